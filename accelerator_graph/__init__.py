@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from .api import graph as graph
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
-    from .diagnosis._tracing.switch import diagnose as diagnose
+    from .diagnosis._tracing import diagnose as diagnose
+    from .diagnosis.ranks import RanksReport as RanksReport
     from .diagnosis.ranks import check_ranks as check_ranks
-    from .diagnosis.ranks_report import RanksReport as RanksReport
     from .diagnosis.verification import Verification as Verification
     from .diagnosis.verification import verify as verify
     from .diagnosis.watchdog import watchdog as watchdog
@@ -71,15 +71,15 @@ if TYPE_CHECKING:
     from .errors import UnknownBackendError as UnknownBackendError
     from .errors import UnsupportedError as UnsupportedError
     from .errors import VerificationError as VerificationError
-    from .inspection.amounts import MemoryAmount as MemoryAmount
-    from .inspection.amounts import PoolMemory as PoolMemory
     from .inspection.contents import Label as Label
     from .inspection.description import GraphDescription as GraphDescription
     from .inspection.difference import diff as diff
     from .inspection.fingerprint import Fingerprint as Fingerprint
+    from .inspection.graph import memory_report as memory_report
     from .inspection.memory import GraphMemory as GraphMemory
+    from .inspection.memory import MemoryAmount as MemoryAmount
     from .inspection.memory import MemoryReport as MemoryReport
-    from .inspection.memory_report import memory_report as memory_report
+    from .inspection.memory import PoolMemory as PoolMemory
     from .inspection.profile import GraphProfile as GraphProfile
     from .inspection.timings import KernelTime as KernelTime
     from .inspection.timings import LabelTime as LabelTime
@@ -105,9 +105,8 @@ _NAMES = {
     ".api": "Graph current_graph graph",
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
-    ".diagnosis._tracing.switch": "diagnose",
-    ".diagnosis.ranks": "check_ranks",
-    ".diagnosis.ranks_report": "RanksReport",
+    ".diagnosis._tracing": "diagnose",
+    ".diagnosis.ranks": "RanksReport check_ranks",
     ".diagnosis.verification": "Verification verify",
     ".diagnosis.watchdog": "watchdog",
     ".errors": (
@@ -116,12 +115,11 @@ _NAMES = {
         "GraphStateError OutOfMemoryError RanksDisagreeError Reason UnknownBackendError UnsupportedError "
         "VerificationError"
     ),
-    ".inspection.amounts": "MemoryAmount PoolMemory",
     ".inspection.contents": "Label",
     ".inspection.description": "GraphDescription",
     ".inspection.difference": "diff",
-    ".inspection.memory": "GraphMemory MemoryReport",
-    ".inspection.memory_report": "memory_report",
+    ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
+    ".inspection.graph": "memory_report",
     ".inspection.fingerprint": "Fingerprint",
     ".inspection.profile": "GraphProfile",
     ".inspection.timings": "KernelTime LabelTime",

@@ -362,7 +362,7 @@ class Graph(Lifecycle):
             Nothing was captured.
         """
         self._check("memory()")
-        from .inspection.memory_report import graph_memory
+        from .inspection.graph import graph_memory
 
         return graph_memory(self)
 

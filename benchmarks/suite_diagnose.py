@@ -9,7 +9,7 @@ from _peers import torch_on_gpu
 from _scene import scene_of
 
 import accelerator_graph as ag
-from accelerator_graph.diagnosis._tracing import in_c
+from accelerator_graph.diagnosis._tracing import observation
 
 OFF, IN_C, IN_PYTHON = "not diagnosed", "diagnosed", "diagnosed, without the C extension"
 TIMES = 5  # what a capture may cost, in captures that are not diagnosed
@@ -65,11 +65,11 @@ def captured(stream, body, diagnose):
 
 @contextmanager
 def no_extension():
-    fast, in_c.fast = in_c.fast, None
+    fast, observation.fast = observation.fast, None
     try:
         yield
     finally:
-        in_c.fast = fast
+        observation.fast = fast
 
 
 def without_extension(run, *args):

@@ -37,7 +37,7 @@ RULES = [
     ("interop.base interop._contract", "errors _interpreter backends.base interop._contract", ""),
     ("interop.registry", "errors _interpreter _plugins interop.base interop._contract", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
-    ("inspection.memory_report inspection.graph", "errors backends.base _core inspection", ""),
+    ("inspection.graph", "errors backends.base _core inspection", ""),
     ("inspection", "backends.base interop.base inspection", ""),
     (
         "interop.cuda_core interop.cupy interop.numba interop.warp",
@@ -60,7 +60,8 @@ RULES = [
     (
         "diagnosis._tracing",
         "errors _interpreter backends.base interop.base _core.switches _core.capture _core.streams "
-        "_core.stream_stack _core.call_site _core.extension _core._fast diagnosis._tracing",
+        "_core.stream_stack _core.call_site _core.extension _core._fast _core.ownership _core.events "
+        "diagnosis._tracing",
         "",
     ),
     (
@@ -74,7 +75,7 @@ RULES = [
         "errors backends.base interop.base interop.registry _core.streams _arrays",
         "",
     ),
-    ("_graphed.verified", "_core _arrays diagnosis.verification _graphed", ""),
+    ("_graphed.cache", "errors _interpreter _core _arrays diagnosis.verification _graphed", ""),
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
@@ -100,8 +101,7 @@ RULES = [
         "pytest",
     ),
     (
-        "diagnosis.ranks diagnosis.ranks_comparison diagnosis.ranks_groups diagnosis.ranks_report "
-        "diagnosis.watchdog",
+        "diagnosis.ranks diagnosis.ranks_groups diagnosis.watchdog",
         "errors _interpreter interop.base inspection _core api diagnosis",
         "",
     ),

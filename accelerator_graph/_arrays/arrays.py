@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,6 +38,9 @@ class ArrayType:
     """Returns the address of an array on a device, if its type can tell that quickly."""
     altered: Callable[[Any], bool] | None = None
     """Returns True if the elements of an array are not what its bytes say, as those of a lazy negation."""
+    merge: Callable[[Any, Any, Any], object] | None = None
+    """``merge(target, source, before)`` copies the elements of `source` that differ from those of `before`;
+    of tensors, in host memory only. None if the elements can't be compared."""
 
     def copy(self, x: Any) -> Any:
         """Return a copy, made on the framework's current stream or at once; of a place, itself."""
@@ -81,9 +84,9 @@ def array_type_of(x: Any) -> ArrayType | None:
         package = _package_of(cls)
         if package is not None and not issubclass(cls, Hashable):  # NumPy's scalars have a hash
             if not on_device:
-                return _array(package, _read_like_numpy)
+                return _array(cls, package, _read_like_numpy)
             if package.__name__ in interop.names():  # else nobody knows on which stream it copies
-                return _array(package, _read_with_device, _pointer if _has_pointer(x) else None)
+                return _array(cls, package, _read_with_device, _pointer if _has_pointer(x) else None)
     if on_device:
         return _place(cls)
     if hasattr(x, "__dlpack__"):  # it may have an address when it is on a device
@@ -111,21 +114,22 @@ def check_arguments(
             )
 
 
-Assign = Callable[[Any, Any], object]
-Copy = Callable[["Stream", Assign, Any, Any], None]
-"""``copy(stream, assign, target, source)``: copies in the order of the stream, unless both are one object."""
+Assign = Callable[..., object]
+Copy = Callable[..., None]
+"""``copy(stream, assign, target, source, ...)``: copies in the order of the stream, by ``assign`` or
+`ArrayType.merge`, unless target and source are one object."""
 
 
-def copy_on_device(stream: Stream, assign: Assign, target: Any, source: Any) -> None:
+def copy_on_device(stream: Stream, assign: Assign, target: Any, source: Any, *more: Any) -> None:
     """Copy on the framework's current stream, which is this stream."""
     if target is not source:
-        assign(target, source)
+        assign(target, source, *more)
 
 
-def copy_on_host(stream: Stream, assign: Assign, target: Any, source: Any) -> None:
+def copy_on_host(stream: Stream, assign: Assign, target: Any, source: Any, *more: Any) -> None:
     """Enqueue the copy of an array whose library does not know of the stream."""
     if target is not source:
-        stream._backend.launch(stream._native, assign, _detached(target), _detached(source))
+        stream._backend.launch(stream._native, assign, _detached(target), _detached(source), *more)
 
 
 def _detached(x: Any) -> Any:
@@ -157,19 +161,48 @@ def _tensor(cls: type, package: Any) -> ArrayType:
         leaves.append(x)
         return cls, x.shape, x.stride(), x.dtype, x.device, x.requires_grad
 
+    def merge(target: Any, source: Any, before: Any) -> None:
+        differ = _tensors_differ(package, source, before)
+        if differ.any():  # else nothing is written, which the tensor would count
+            target.copy_(package.where(differ, source, target))
+
     assign = cls.copy_  # type: ignore[attr-defined]
     plain = (getattr(package, "Tensor", None), getattr(getattr(package, "nn", None), "Parameter", None))
     address, altered = (cls.data_ptr, cls.is_neg) if cls in plain else (None, None)  # type: ignore[attr-defined]
     return ArrayType(
-        "tensor", package, read, lambda x: package.empty_like(x.detach()), assign, address, altered
+        "tensor", package, read, lambda x: package.empty_like(x.detach()), assign, address, altered, merge
     )
 
 
-def _array(package: Any, read: Read, address: Callable[[Any], int] | None = None) -> ArrayType:
+def _tensors_differ(package: Any, x: Any, y: Any) -> Any:
+    """Return in which elements two tensors in host memory differ, bit by bit."""
+    if x.is_complex():
+        return _tensors_differ(package, package.view_as_real(x), package.view_as_real(y)).any(-1)
+    bits = {1: package.int8, 2: package.int16, 4: package.int32, 8: package.int64}[x.element_size()]
+    return x.view(bits) != y.view(bits)
+
+
+def _array(cls: type, package: Any, read: Read, address: Callable[[Any], int] | None = None) -> ArrayType:
     def assign(target: Any, source: Any) -> None:
         target[...] = source
 
-    return ArrayType("array", package, read, package.empty_like, assign, address)
+    def merge(target: Any, source: Any, before: Any) -> None:
+        package.copyto(target, source, where=_differ(source, before))
+
+    merged = hasattr(package, "copyto") and not hasattr(cls, "mask")
+    return ArrayType(
+        "array", package, read, package.empty_like, assign, address, merge=merge if merged else None
+    )
+
+
+def _differ(x: Any, y: Any) -> Any:
+    """Return in which elements two arrays differ, bit by bit: 0.0 from -0.0, and a nan not from itself."""
+    kind, size = x.dtype.kind, x.dtype.itemsize
+    if kind == "c":
+        return _differ(x.real, y.real) | _differ(x.imag, y.imag)
+    if kind == "f" and size in (2, 4, 8):
+        x, y = x.view(f"u{size}"), y.view(f"u{size}")
+    return x != y
 
 
 def _pointer(x: Any) -> int:
@@ -217,7 +250,15 @@ def _buffer(cls: type, x: Any) -> ArrayType | None:
         with memoryview(target) as written, memoryview(source) as read:
             written.cast("B")[:] = read.cast("B")
 
-    return ArrayType("buffer", None, read, copy.copy, assign)
+    def merge(target: Any, source: Any, before: Any) -> None:
+        with memoryview(target) as written, memoryview(source) as read, memoryview(before) as old:
+            new, known, place = read.cast("B"), old.cast("B"), written.cast("B")
+            if new != known:
+                for i, byte in enumerate(new):
+                    if byte != known[i]:
+                        place[i] = byte
+
+    return ArrayType("buffer", None, read, copy.copy, assign, merge=merge)
 
 
 def _package_of(cls: type) -> Any:
@@ -237,3 +278,56 @@ def _has_memory(x: Any) -> bool:
     except (TypeError, BufferError):
         return False
     return True
+
+
+# ---- tensors elsewhere -------------------------------------------------------------------------------
+
+ALIGNMENT = 512
+"""Addresses that agree in this modulus are equally aligned: no framework's allocator aligns better."""
+
+
+def elsewhere(arrays: Sequence[Any], array_types: Sequence[ArrayType]) -> list[Any]:
+    """Return new tensors like these, whose types can tell addresses, with any contents.
+
+    Whichever of two tensors comes first in memory comes last there, if their types are of one package. They
+    are made on the framework's current stream.
+    """
+    found: list[Any] = [None] * len(arrays)
+    packages = {array_type.package for array_type in array_types}
+    for package in sorted(packages, key=lambda package: str(package.__name__)):
+        own = [i for i, array_type in enumerate(array_types) if array_type.package is package]
+        starts = {i: _address(arrays[i], array_types[i]) for i in own}
+        backwards = sorted(own, key=lambda i: starts[i], reverse=True)
+        size = sum(int(arrays[i].nbytes) + (2 * n + 4) * ALIGNMENT for n, i in enumerate(backwards, 1))
+        buffer, base = _new_memory(package, arrays[own[0]], array_types[own[0]], size + ALIGNMENT)
+        at = base
+        for n, i in enumerate(backwards, 1):
+            at += (starts[i] - at) % ALIGNMENT
+            x = arrays[i]
+            view = buffer[at - base : at - base + x.nbytes].view(x.dtype).as_strided(x.shape, x.stride())
+            found[i] = alias(view, array_types[i])
+            at += int(x.nbytes) + (2 * n + 1) * ALIGNMENT
+    return found
+
+
+def alias(x: Any, array_type: ArrayType) -> Any:
+    """Return another tensor with the memory of one.
+
+    Nothing else is shared: of torch, the storage is another one, too, and has the size of the tensor.
+    """
+    dlpack = getattr(getattr(array_type.package, "utils", None), "dlpack", None)
+    if dlpack is not None:
+        with suppress(BufferError, RuntimeError):  # a type that DLPack does not know
+            return dlpack.from_dlpack(dlpack.to_dlpack(x.detach()))
+    return x.detach()
+
+
+def _address(x: Any, array_type: ArrayType) -> int:
+    assert array_type.address is not None
+    return array_type.address(x)
+
+
+def _new_memory(package: Any, x: Any, array_type: ArrayType, nbytes: int) -> tuple[Any, int]:
+    """Return memory where an array lies, and its address."""
+    buffer = package.empty(nbytes, dtype=package.uint8, device=x.device)
+    return buffer, _address(buffer, array_type)

@@ -12,6 +12,7 @@ from ..interop import registry as interop
 if TYPE_CHECKING:
     from .._core.streams import Stream
 
+
 _HOST = (1, 3, 11)  # of DLPack's kinds of devices: the CPU, and host memory that CUDA or ROCm pinned
 
 
@@ -98,3 +99,23 @@ def writable(x: Any) -> bool:
     if hasattr(x, "stride"):
         return not any(step == 0 and size > 1 for step, size in zip(x.stride(), x.shape, strict=True))
     return getattr(getattr(x, "flags", None), "writeable", True) is not False
+
+
+def same_bytes(x: Any, y: Any) -> int:
+    """Return how many bytes two arrays have that can be copied as they are; 0 if they can't.
+
+    They can't if there are gaps, or the order is another one. Complex tensors may be conjugated lazily.
+    """
+    if hasattr(x, "stride"):
+        steps, others, size = x.stride(), y.stride(), 1
+    else:
+        steps, others, size = x.strides, y.strides, x.dtype.itemsize
+    if tuple(steps) != tuple(others) or getattr(x.dtype, "is_complex", False):
+        return 0
+    for step, length in sorted(zip(steps, x.shape, strict=True)):
+        if length == 1:
+            continue
+        if step != size:
+            return 0
+        size *= length
+    return int(x.nbytes)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .._interpreter.exceptions import text_of
 from ..backends.base import Backend, CaptureStatus
 from ..errors import (
     AcceleratorGraphError,
@@ -126,17 +127,29 @@ class Capture(CaptureBase):
                 entry.undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
 
     def failure(self, cause: BaseException) -> CaptureError | None:
-        """Return the error to raise if the driver has invalidated the capture; None if it has not."""
+        """Return the error to raise for what the body raised; None if that passes unchanged.
+
+        It passes if the driver has not invalidated the capture, unless a framework has refused a call.
+        """
         said = cause if isinstance(cause, DriverError) else None
         self._stop_observing()
         try:
-            if self.backend.capture_status(self.native) is not CaptureStatus.INVALIDATED:
+            status = self.backend.capture_status(self.native)
+            if status is CaptureStatus.ACTIVE and self._is_refusal(cause):
+                fact = f"a call was refused ({text_of(cause)}); move it out of the captured code"
+                return capture_error(f"{self.subject} failed", reason="illegal_call", fact=fact)
+            if status is not CaptureStatus.INVALIDATED:
                 return None
         except DriverError as error:  # the device is lost
             said = error
         except AcceleratorGraphError:  # nothing is known; the body's exception must not be hidden
             return None
         return self._explained(capture_error(f"{self.subject} failed", said, "invalidated"), cause)
+
+    def _is_refusal(self, cause: BaseException) -> bool:
+        if not isinstance(cause, Exception):
+            return False
+        return any(framework.refuses(cause) for framework in stream_stack.taking_part(self.backend))
 
     def _explained(self, error: CaptureError, cause: BaseException | None = None) -> CaptureError:
         return error if self.observation is None else self.observation.explained(error, cause)

@@ -113,11 +113,11 @@ class Lifecycle(GraphBase):
             if self._retained:
                 runner.retained = tuple(self._retained[capture.retained :])
                 del self._retained[capture.retained :]
+            if capture.observation is not None:
+                capture.observation.succeeded()
             own = 0 if capture.progress is None else capture.progress.nodes
             if runner.counted == own or (runner.counted is None and runner.is_empty(own)):
                 self._found_empty(capture.subject)
-            if capture.observation is not None:
-                capture.observation.succeeded()
             kept = keep
             if not self._keep_graph:
                 self._instantiate(runner)
@@ -190,7 +190,7 @@ class Lifecycle(GraphBase):
     def _abandon(
         self, exc: BaseException, then: str = "the graph is empty and can be captured again"
     ) -> None:
-        """Leave no trace because the body raised; raise `CaptureError` if the capture was invalidated."""
+        """Leave no trace because the body raised; raise `CaptureError` if that broke the capture."""
         capture = self._capture_here("__exit__()")
         failure = capture.failure(exc)
         self._forget_capture()

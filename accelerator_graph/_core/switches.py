@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
+from typing import Literal
 
 from .._interpreter.environment import variable
 
-diagnosing: ContextVar[bool] = ContextVar("diagnosing", default=False)
-"""True inside ``with diagnose():``."""
+diagnosing: ContextVar[bool | Literal["all"]] = ContextVar("diagnosing", default=False)
+"""True inside ``with diagnose():``, and "all" if every call that breaks a capture is to be found."""
 
 
 class _Thread(threading.local):

@@ -141,12 +141,14 @@ def graphed(
     ``__cuda_array_interface__`` or DLPack can't be copied: their graph reads the caller's own memory, and a
     call with other memory has another signature. Gradients don't pass through; outputs are detached.
 
-    A write to an argument reaches the caller if the function returns that argument, or if the array counts
-    its writes, as torch's tensors do (but not the writes of other libraries). A write to an array that can't
-    be written fails, as it does eagerly. A result that is one of the arguments is that argument again. A
-    result that would be a view of an argument in an eager call is a copy, or with static outputs a view of
-    the static array; so are results that share memory. A part of the result that is not an array stays as it
-    was in the captured call.
+    A write to an argument reaches the caller. torch's tensors count their writes, but not those of other
+    libraries, such as a Triton kernel; return such a tensor. Of the arrays of NumPy and CuPy, of Python
+    buffers, and of all arrays on the CPU backend, the elements that a run has changed are copied back, which
+    takes two more copies and a comparison in every call, unless NumPy knows that the array can't be written.
+    A write to an array that can't be written fails, as it does eagerly. A result that is one of the
+    arguments is that argument again. A result that would be a view of an argument in an eager call is a copy,
+    or with static outputs a view of the static array; so are results that share memory. A part of the result
+    that is not an array stays as it was in the captured call.
 
     **Without copies** (``inputs="bind"``), a capture runs the function's Python code three to ten times, to
     find the addresses of the arguments among the parameters of its work, and seven times or more eagerly, to

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from .._core.pools import PoolId
 
@@ -72,3 +72,27 @@ class GraphInputs(NamedTuple):
     """The option in force; see `graphed`."""
     why: str
     """Why the arrays, or some of them, are copied although another option was asked for; else empty."""
+
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class GraphedMethod(Protocol[P, R_co]):
+    """A graphed method of an instance: a bound method, which has the attributes of its `Graphed`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """As `Graphed.__call__`, without the instance."""
+        ...
+
+    def cache_info(self) -> CacheInfo:
+        """As `Graphed.cache_info`, of this instance."""
+        ...
+
+    def cache_clear(self) -> None:
+        """As `Graphed.cache_clear`, of this instance."""
+        ...
+
+    def explain(self) -> list[GraphInputs]:
+        """As `Graphed.explain`, of this instance."""
+        ...

@@ -81,6 +81,14 @@ class TorchGraph(api.Graph):
         if isinstance(owner, Borrowed) and isinstance(owner.obj, torch.cuda.Stream):
             torch.cuda.set_stream(owner.obj)  # the same stream, in an object that equals the caller's
 
+    def _abandon(self, exc: BaseException, *then: str) -> None:
+        """Leave no trace because the body raised. torch's refusals pass unchanged, as in torch."""
+        try:
+            super()._abandon(exc, *then)
+        except CaptureError as error:
+            if error.code_name or error.reason != "illegal_call":
+                raise
+
     def _worded(self, what: str, message: str) -> str:
         return words.worded(what, message, self.state, keeps=self._keep_graph, hip=_for_hip())
 

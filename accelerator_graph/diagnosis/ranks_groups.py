@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from numbers import Real
 from queue import Empty, SimpleQueue
@@ -238,6 +238,17 @@ def _over_function(gather: Callable[[str], Sequence[str]], caller: str) -> Excha
         return Answers(texts.index(own), len(texts), said, len(found) == 2)
 
     return exchange
+
+
+def named(ranks: Collection[int]) -> str:
+    """Return ranks in words."""
+    numbers = sorted(ranks)
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    if len(numbers) > 2 and numbers == [*range(numbers[0], numbers[-1] + 1)]:
+        return f"ranks {numbers[0]} to {numbers[-1]}"
+    shown = [str(each) for each in numbers]
+    return f"ranks {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 class NoAnswer(AcceleratorGraphError):

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, Self, TextIO
 from .._interpreter.integers import boolean
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..api import Graph
-from .ranks_groups import Answers, check_seconds, exchange_over, has_default, members_of, own_rank
-from .ranks_report import named
+from .ranks_groups import Answers, check_seconds, exchange_over, has_default, members_of, named, own_rank
 
 _PATIENCE = 5.0
 """How many seconds a watchdog waits for what the other ranks' watchdogs say."""

@@ -217,6 +217,23 @@ class Framework(ABC):
         """
         return False
 
+    def refuses(self, error: Exception) -> bool:
+        """Return True if an exception of the framework says that a call can't be made during a capture.
+
+        Asked about what the body of a capture has raised if the driver has not invalidated the capture: the
+        exception then becomes the cause of a `CaptureError`. In doubt False, so that it passes unchanged.
+        """
+        return False
+
+    def waiting(self, beside: Callable[[str], AbstractContextManager[None]]) -> Undo | None:
+        """Run each operation of this thread that waits for the device in a context; return the undo.
+
+        Called during a capture of which every call that breaks it is to be found. `beside` takes the
+        operation's name, and returns a context in which this thread does not capture, and the work before
+        is under way. None if the framework can't see ahead which operations wait.
+        """
+        return None
+
     def observe_collectives(self, note: Callable[[contract.Collective], object]) -> Undo | None:
         """Call `note` for each collective that this thread's captured work asks for; return the undo.
 

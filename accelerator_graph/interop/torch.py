@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -130,17 +131,9 @@ class Torch(Framework):
 
     def random_state(self, device: int, generators: Sequence[object]) -> Undo:
         """Return what sets torch's generators of the host and of a device, and the given ones, back."""
-        torch = self.torch
-        state, on_host = torch.cuda.get_rng_state(device), torch.get_rng_state()
-        others: list[tuple[Any, Any]] = [(each, each.get_state()) for each in generators]  # type: ignore[attr-defined]
+        from ._torch.random_state import random_state
 
-        def restore() -> None:
-            torch.cuda.set_rng_state(state, device)
-            torch.set_rng_state(on_host)
-            for generator, before in others:
-                generator.set_state(before)
-
-        return restore
+        return random_state(self.torch, device, generators)
 
     def fill_new(self, which: int) -> Undo:
         """Fill tensors that operators make without contents."""
@@ -165,6 +158,18 @@ class Torch(Framework):
         from ._torch.operations import operations
 
         return operations(self.torch, seen)
+
+    def refuses(self, error: Exception) -> bool:
+        """Return True for torch's own refusals and for the runtime's that torch passes on."""
+        from ._torch.errors import is_refusal
+
+        return is_refusal(error, self.torch)
+
+    def waiting(self, beside: Callable[[str], AbstractContextManager[None]]) -> Undo:
+        """Run torch's operators that wait for the device in the contexts that `beside` returns."""
+        from ._torch.operations import waiting
+
+        return waiting(self.torch, beside)
 
     def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
@@ -196,13 +201,12 @@ def _current(torch: Any, device: int | None) -> tuple[int, int]:
 def _is_torchs_own(torch: Any, handle: int, device: int) -> bool:
     """Return True if a handle is that of the current stream of a device, and torch has made that stream.
 
-    The number of such a stream is odd; that of any other is 0 or the handle (c10/cuda/CUDAStream.cpp).
+    The number of any other stream is its handle (c10/cuda/CUDAStream.cpp).
     """
     ask = getattr(torch._C, "_cuda_getCurrentStream", None)
     if ask is None or handle != _current(torch, device)[0]:
         return False
-    number = ask(device)[0]
-    return bool(number % 2) and number != handle
+    return bool(ask(device)[0] != handle)
 
 
 def _use(torch: Any, stream: Any, device: int) -> Undo:

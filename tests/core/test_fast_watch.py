@@ -264,6 +264,16 @@ class TestTracing:
         assert (driver.asked != []) is alone
         assert scene.last == {}
 
+    def test_asks_the_driver_no_more_once_it_is_closed(self, scene, driver):
+        scene.watch.close()
+        scene.watch.trace_lines()
+        scene.watch.trace_calls()
+        abs(-1)
+        sys.setprofile(None)
+        sys.settrace(None)
+        assert driver.asked == []
+        assert {event for _, _, event, _ in scene.python} >= {"line", "c_return"}
+
     def test_leaves_waits_to_python(self, scene):
         import time
 

@@ -665,3 +665,15 @@ def test_a_storage_in_the_place_of_one_that_is_gone(torch):
     inputs.note([x], None)
     inputs.note([x], None)
     assert len(used) == 1
+
+
+def test_pinned_memory_and_that_of_the_device_are_watched(torch, monkeypatch):
+    from accelerator_graph.interop._torch import observer
+
+    on_device, pinned, ordinary, used = torch.ones(1), torch.ones(2), torch.ones(3), []
+    monkeypatch.setattr(observer, "_on_device", lambda tensor: tensor is on_device)
+    pinned.is_pinned = lambda: True
+    inputs = observer._Inputs(torch, used.append)
+    inputs.note([on_device, pinned, ordinary], None)
+    inputs.note([pinned, ordinary], None)  # a copy between the two enqueues nothing here
+    assert [len(each) for each in used] == [1, 2]

@@ -1,6 +1,7 @@
 """Which call breaks a capture of torch's own work, by torch's build for the CPU."""
 
 import contextlib
+import inspect
 
 import pytest
 import torch
@@ -76,6 +77,37 @@ def test_a_fault_is_named(fault):
     error = broken_by(fault, ag.Graph(diagnose=True), torch.ones(3))
     assert [(each.file, each.line) for each in error.calls] == [marked(fault)], error
     assert "waits for work that is only being recorded" in str(error)
+
+
+def reads_five_numbers(x):
+    total = x.sum().item()  # 1
+    assert total == 3
+    if (x * 2).sum() > 4:  # 2
+        x = x + 1
+    rows = torch.nonzero(x - 2)  # 3
+    assert len(rows) == 0
+    numbers = [f"{each.sum()}" for each in (x, x)]  # 4
+    assert numbers == ["6.0", "6.0"]
+    return x * x.mean().item()  # 5
+
+
+def test_every_call_of_a_model_is_named_in_one_run():
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), ag.Graph() as graph:
+        reads_five_numbers(torch.ones(3))
+    lines, first = inspect.getsourcelines(reads_five_numbers)
+    marks = [number for number, line in enumerate(lines, first) if "# " in line]
+    assert [each.line for each in raised.value.calls] == marks, raised.value
+    assert "5 calls of its code can't be captured" in str(raised.value)
+    assert "The list ends" not in str(raised.value)
+    assert graph.state == "empty"
+
+
+def test_a_model_without_such_calls_becomes_a_graph():
+    x = torch.ones(3)
+    with ag.diagnose(all=True), ag.Graph() as graph:
+        y = x * 2
+    graph.replay()
+    assert y.tolist() == [2, 2, 2]
 
 
 def test_a_training_step_is_not_accused():

@@ -4,14 +4,23 @@ import contextlib
 import gc
 import os
 import pickle
+import signal
 import sys
 import threading
+import time
+import weakref
 
 import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core.switches import DIAGNOSE, VARIABLES
+from accelerator_graph.backends.base import CaptureStatus
+from accelerator_graph.diagnosis._tracing import wording
+from accelerator_graph.diagnosis._tracing.places import Place
+from accelerator_graph.diagnosis._tracing.streams import Streams
+from accelerator_graph.diagnosis._tracing.suspects import Rules, Suspect, culprits
 from diagnosis.planted import broken_by, library, marked, named
+from threads import in_thread
 
 pytestmark = [pytest.mark.needs("cpu"), pytest.mark.usefixtures("answered")]
 
@@ -177,6 +186,251 @@ def test_another_thread_is_named(stream):
     assert any("thread 'dog'" in note for note in error.__notes__)
 
 
+# ---- who can't be the cause ----------------------------------------------------------------------
+
+
+def hidden(stream):
+    """Return an iterator that breaks the capture, in C and under no name that is known."""
+    return map(setattr, [stream._native.capture], ["status"], [CaptureStatus.INVALIDATED])
+
+
+def in_a_one_line_function(stream):
+    drain = lambda broken: [*broken]  # noqa: E731  # breaks
+
+    def outer(broken):
+        drain(broken)
+
+    outer(hidden(stream))
+    stream.launch(int)
+
+
+def test_an_operator_in_a_one_line_function_is_named(stream):
+    named(in_a_one_line_function, ag.Graph(diagnose=True), stream)
+
+
+def test_a_call_of_an_unknown_name_is_named(stream):
+    def drains(broken):
+        sorted(broken)  # breaks
+
+    def body():
+        broken = hidden(stream)
+        drains(broken)
+
+    error = broken_by(body, ag.Graph(diagnose=True))
+    assert [(each.file, each.line, each.call) for each in error.calls] == [(*marked(drains), "sorted")]
+    assert "sorted was the last to run before the capture broke" in str(error)
+
+
+class Beside:
+    """A thread that waits in a call, all the time that this is entered."""
+
+    def __init__(self, stream, wait):
+        self.stream, self.wait = stream, wait
+        self.over, self.waits = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self.run, name="beside")
+
+    def __enter__(self):
+        self.stream.launch(self.over.wait)
+        self.event = self.stream.record()
+        self.thread.start()
+        assert self.waits.wait(120)
+        time.sleep(0.02)
+
+    def run(self):
+        self.waits.set()
+        self.wait(self)
+
+    def __exit__(self, *exc):
+        self.over.set()
+        self.thread.join()
+
+
+def for_its_own_stream(beside):
+    beside.stream.synchronize()
+
+
+def for_its_own_event(beside):
+    beside.event.synchronize()
+
+
+@pytest.mark.parametrize("began", ["before", "in the capture"])
+def test_a_thread_that_waits_for_its_own_stream_is_innocent(stream, began):
+    beside = Beside(ag.Stream(backend="cpu"), for_its_own_stream)
+
+    def breaks(broken):
+        list(broken)  # breaks
+
+    def body():
+        with beside if began == "in the capture" else contextlib.nullcontext():
+            breaks(hidden(stream))
+
+    with beside if began == "before" else contextlib.nullcontext():
+        error = broken_by(body, ag.Graph(diagnose=True))
+    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(breaks), "")], error
+
+
+def test_a_thread_that_may_be_the_cause_is_one_of_those_named(stream):
+    def breaks(broken):
+        list(broken)  # breaks
+
+    def body():
+        with Beside(ag.Stream(backend="cpu"), for_its_own_event):
+            breaks(hidden(stream))
+
+    error = broken_by(body, ag.Graph(diagnose=True))
+    assert [each.thread for each in error.calls] == ["", "beside"]
+    assert (error.calls[0].file, error.calls[0].line) == marked(breaks)
+    assert "failed at one of 2 places" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "captured", "elsewhere", "said"),
+    [  # as docs/reference/capture-rules.md has it: by mode, global, thread_local and relaxed
+        ("cuCtxSynchronize", None, True, (True, True, True)),
+        ("cuStreamSynchronize", True, True, (True, True, True)),
+        ("cuStreamSynchronize", False, True, (True, False, False)),
+        ("Stream.query", False, False, (True, True, False)),
+        ("Stream.query", None, True, (True, None, None)),
+        ("Device.synchronize", None, True, (True, True, True)),
+        ("cuEventSynchronize", None, True, (True, None, None)),
+        ("cuEventSynchronize", None, False, (True, True, None)),
+        ("cuMemAlloc", None, True, (True, False, False)),
+        ("hipFree", None, False, (True, True, False)),
+        ("hipMemcpy", None, True, (None, None, None)),
+        ("nobody_knows", None, False, (None, None, None)),
+    ],
+)
+def test_the_rules(stream, name, captured, elsewhere, said):
+    for mode, answer in zip(("global", "thread_local", "relaxed"), said, strict=True):
+        assert rules_of(stream, mode).breaks(name, captured, elsewhere) is answer, mode
+
+
+def test_a_thread_that_reads_all_the_time_is_innocent(stream):
+    reading, writing = os.pipe()
+
+    def reads():
+        with open(reading, "rb") as file:
+            for _ in iter(file.readline, b""):
+                pass
+
+    def breaks(broken):
+        list(broken)  # breaks
+
+    thread = threading.Thread(target=reads)
+    thread.start()
+    time.sleep(0.02)
+    try:
+        error = broken_by(lambda: breaks(hidden(stream)), ag.Graph(diagnose=True))
+        assert [(each.file, each.line) for each in error.calls] == [marked(breaks)], error
+    finally:
+        os.close(writing)
+        thread.join()
+
+
+def test_a_thread_that_may_be_the_cause_is_not_accused_alone(stream):
+    place = Place(__file__, 1, "somewhere")
+    waits = Suspect([place], "event.synchronize", thread="beside", guessed=True)
+    found = culprits([waits], rules_of(stream, "thread_local"), None)
+    error = wording.broken(ag.CaptureError(""), "the capture", found, Suspect([place]), None, ())
+    assert error.calls == ()
+    assert "nobody saw the call that broke it; it may have been at" in str(error)
+
+
+def rules_of(stream, mode):
+    return Rules(Streams(stream._backend, stream._native), mode)
+
+
+def refused():
+    raise ag.DriverError("refused", code=900)  # breaks
+
+
+def test_the_thread_that_an_exception_comes_from_is_named(stream):
+    """Autograd runs hooks in threads of its own, and raises in `backward` what they raise."""
+    with pytest.raises(ag.DriverError) as raised:
+        refused()
+    calls = Place(__file__, raised.traceback[0].lineno + 1, "")
+    engine = Suspect([Place(*marked(refused), "refused")], raised=True, thread="engine")
+    backward = Suspect([calls], "run_backward", raised=True)
+    assert culprits([backward, engine], rules_of(stream, "thread_local"), raised.value) == [engine]
+
+
+def test_an_array_whose_interface_raises_is_none(stream):
+    class Tensor:
+        @property
+        def __cuda_array_interface__(self):
+            raise RuntimeError("it requires grad")
+
+    class Array:
+        __cuda_array_interface__ = None
+
+    rules = rules_of(stream, "thread_local")
+    place = [Place(__file__, 1, "somewhere")]
+    assert [rules.foresees(Suspect(place, "item", each())) for each in (Tensor, Array, dict)] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_the_reason_of_a_wait_for_another_stream_is_its_own(stream):
+    other = ag.Stream(backend="cpu")
+
+    def waits_for_another():
+        other.synchronize()  # breaks
+
+    def asks_another():
+        other.query()  # breaks
+
+    error = named(waits_for_another, ag.Graph(diagnose=True))
+    assert (
+        "Stream.synchronize waits for a stream that is not captured, which the thread that captures may not "
+        'do; call it before the capture or after a replay, or capture with capture_error_mode="relaxed".'
+    ) in str(error)
+    error = named(asks_another, ag.Graph(diagnose=True))
+    assert "Stream.query asks about a stream that is not captured" in str(error)
+
+
+@pytest.mark.needs("tracing")
+def test_a_trace_function_of_the_body_hides_what_follows(stream):
+    def body():
+        sys.settrace(None)
+        with contextlib.suppress(ag.DriverError):
+            stream.synchronize()
+
+    nobody_saw(broken_by(body, ag.Graph(diagnose=True)))
+
+
+def test_a_signal_handler_is_named_or_was_not_seen(stream):
+    def handler(*_):
+        list(hidden(stream))  # breaks
+
+    def body():
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        began = time.perf_counter()
+        while time.perf_counter() - began < 0.05:
+            pass
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        error = broken_by(body, ag.Graph(diagnose=True))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    if [(each.file, each.line) for each in error.calls] != [marked(handler)]:
+        assert "look at threads that run no Python code, at signal handlers and at code that sets" in str(
+            error
+        )
+
+
+def nobody_saw(error):
+    assert error.calls == ()
+    assert "and nobody saw the call that broke it; look at threads that run no Python code, at signal" in str(
+        error
+    )
+
+
+# ---- what is right -------------------------------------------------------------------------------
+
+
 def test_an_exception_of_the_body_is_no_fault(stream):
     def divides():
         stream.launch(int)
@@ -186,6 +440,172 @@ def test_an_exception_of_the_body_is_no_fault(stream):
     with pytest.raises(ZeroDivisionError), graph:
         divides()
     assert graph.state == "empty"
+
+
+# ---- every call ----------------------------------------------------------------------------------
+
+
+def reads_five_numbers(stream, memory):
+    for value in range(3):
+        stream.launch(memory.append, value)
+        stream.synchronize()  # 1
+    assert memory == [0, 1, 2]
+    stream.launch(memory.append, 3)
+    assert stream.query() in (True, False)  # 2
+    swallows(stream)
+    side = ag.Stream(like=stream)
+    side.wait(stream)
+    side.launch(memory.append, 4)
+    stream.wait(side)
+    waits(stream)
+    assert memory == [0, 1, 2, 3, 4]
+
+
+def swallows(stream):
+    with contextlib.suppress(ag.DriverError):
+        stream.synchronize()  # 3
+
+
+def lines_of(error):
+    return [(each.function, each.line) for each in error.calls]
+
+
+def numbered(*marks):
+    """Return the functions and lines of this file with such comments."""
+    with open(__file__, encoding="utf-8") as file:
+        found = {line.rpartition("# ")[2].strip(): number for number, line in enumerate(file, 1)}
+    return [(function, found[mark]) for function, mark in marks]
+
+
+def test_every_call_is_named_in_one_run(stream):
+    memory, graph = [], ag.Graph()
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), graph:
+        reads_five_numbers(stream, memory)
+    error = raised.value
+    wanted = [("reads_five_numbers", "1"), ("reads_five_numbers", "2"), ("swallows", "3")]
+    assert lines_of(error) == [*numbered(*wanted), ("waits", marked(waits)[1])]
+    assert error.reason == "illegal_call"
+    assert "4 calls of its code can't be captured.\n  " in str(error)
+    assert str(error).count("Stream.synchronize waits for work that is only being recorded") == 3
+    assert graph.state == "empty"
+    with graph:
+        stream.launch(int)
+    assert graph.num_nodes == 1
+
+
+def test_without_such_a_call_the_capture_is_a_graph(stream):
+    with ag.diagnose(all=True), ag.Graph() as graph:
+        stream.launch(int)
+        with contextlib.suppress(ValueError):
+            int("x")
+    assert graph.num_nodes == 1
+
+
+def test_the_list_ends_at_a_call_that_could_not_be_foreseen(stream):
+    def breaks():
+        list(hidden(stream))  # breaks
+
+    def body():
+        waits(stream)
+        breaks()
+        stream.query()
+
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), ag.Graph() as graph:
+        body()
+    assert [each[1] for each in lines_of(raised.value)] == [marked(waits)[1], marked(breaks)[1]]
+    assert "The list ends here, since the rest of the code could not be captured: " in str(raised.value)
+    assert graph.state == "empty"
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), graph:
+        breaks()
+    assert [each[1] for each in lines_of(raised.value)] == [marked(breaks)[1]]
+    assert str(raised.value).endswith("What follows is not known, since the code could not go on.")
+
+
+def test_the_list_ends_at_a_fork_that_is_open(stream):
+    side = ag.Stream(like=stream)
+
+    def body():
+        waits(stream)
+        side.wait(stream)
+        side.launch(int)
+        stream.query()  # breaks
+        stream.wait(side)
+
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), ag.Graph() as graph:
+        body()
+    assert [each[1] for each in lines_of(raised.value)] == [marked(waits)[1], marked(body)[1]]
+    assert "The list ends here" in str(raised.value)
+    assert graph.state == "empty"
+    assert not ag.is_current_stream_capturing()
+
+
+def test_an_exception_of_the_body_has_the_list_as_a_note(stream):
+    def body():
+        waits(stream)
+        return 1 / 0
+
+    with pytest.raises(ZeroDivisionError) as raised, ag.diagnose(all=True), ag.Graph() as graph:
+        body()
+    [note] = [each for each in raised.value.__notes__ if "can't be captured" in each]
+    assert f":{marked(waits)[1]} in waits: Stream.synchronize waits" in note
+    assert graph.state == "empty"
+
+
+def test_a_wait_that_a_capture_permits_is_not_in_the_list(stream):
+    other = ag.Stream(backend="cpu")
+    with ag.diagnose(all=True), ag.Graph(capture_error_mode="relaxed") as graph:
+        stream.launch(int)
+        other.synchronize()
+        other.query()
+    assert graph.num_nodes == 1
+
+
+def test_calls_of_other_threads_are_not_foreseen(stream):
+    def watchdog():
+        with contextlib.suppress(ag.DriverError):
+            stream.synchronize()  # breaks
+
+    def body():
+        waits(stream)
+        in_thread(watchdog, name="dog")
+
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), ag.Graph():
+        body()
+    assert [each.thread for each in raised.value.calls] == ["", "dog"]
+
+
+def test_labels_are_no_matter(stream):
+    def body():
+        with ag.label("first"):
+            stream.launch(int)
+            stream.launch(int)
+            waits(stream)
+        with ag.label("second"):
+            stream.launch(int)
+
+    with pytest.raises(ag.CaptureError, match="a call of its code"), ag.diagnose(all=True), ag.Graph():
+        body()
+
+
+def test_nothing_is_kept_of_the_pieces(stream):
+    class Work:
+        def __call__(self):
+            pass
+
+    work = Work()
+    gone = weakref.ref(work)
+    with contextlib.suppress(ag.CaptureError), ag.diagnose(all=True), ag.Graph():
+        stream.launch(work)
+        stream.synchronize()
+    del work
+    stream.synchronize()
+    gc.collect()
+    assert gone() is None
+
+
+def test_all_is_a_bool():
+    with pytest.raises(TypeError, match="diagnose: all must be True or False, not 1"):
+        ag.diagnose(all=1)
 
 
 # ---- on and off ----------------------------------------------------------------------------------

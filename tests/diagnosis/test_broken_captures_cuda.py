@@ -1,6 +1,7 @@
 """Which call breaks a capture: on the CUDA driver, through its binding, which returns codes."""
 
 import ctypes
+import inspect
 import re
 import sys
 import threading
@@ -17,7 +18,7 @@ from cuda.bindings import driver
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph.backends.cuda import CudaBackend
-from accelerator_graph.diagnosis._tracing import in_c
+from accelerator_graph.diagnosis._tracing import observation
 from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing.works.cuda import call, device
 from diagnosis.native import starter
@@ -67,6 +68,14 @@ def waits_for_the_device(scene):
 
 def waits_for_an_event(scene):
     driver.cuEventSynchronize(scene.event)  # breaks
+
+
+def waits_for_another_stream(scene):
+    driver.cuStreamSynchronize(scene.other)  # breaks
+
+
+def asks_another_stream(scene):
+    driver.cuStreamQuery(int(scene.other))  # breaks
 
 
 def asks(scene):
@@ -143,7 +152,9 @@ def through_ctypes(scene):
 FAULTS = {
     waits: "cuStreamSynchronize waits for work that is only being recorded; call it before the capture",
     waits_for_the_device: "cuCtxSynchronize waits for the whole device",
-    waits_for_an_event: "cuEventSynchronize waits for work",
+    waits_for_an_event: "cuEventSynchronize waits for an event, or asks for it, which the capture forbids",
+    waits_for_another_stream: "cuStreamSynchronize waits for a stream that is not captured, which the thread",
+    asks_another_stream: "cuStreamQuery asks about a stream that is not captured, which the thread",
     asks: "cuStreamQuery asks whether work is done",
     asks_about_the_stream: "cuStreamGetId asks about a stream that is being captured",
     allocates: "cuMemAlloc allocates memory from the driver; allocate before the capture",
@@ -261,7 +272,7 @@ def test_a_thread_without_python_is_told_from_the_calls_of_python(scene, tmp_pat
     error = broken_by(body, diagnosed(scene))
     assert error.calls == ()
     assert "in test_a_thread_without_python" in str(error)
-    assert "so a thread that runs no Python code broke it" in str(error)
+    assert "and nobody saw the call that broke it; look at threads that run no Python code" in str(error)
 
 
 def test_a_loop_is_not_accused_of_what_a_thread_does(scene, tmp_path):
@@ -296,6 +307,66 @@ def test_a_right_program_is_not_accused(scene):
         with pytest.raises(ValueError, match="0 to 255"):
             stream.fill(int(scene.memory), 300, 64)
     assert graph.num_nodes == 2
+
+
+# ---- every call ----------------------------------------------------------------------------------
+
+
+def makes_many_calls(scene, found):
+    stream = ag.current_stream()
+    stream.fill(int(scene.memory), 7, 64)
+    stream.synchronize()  # 0
+    found.append(contents_of(scene))
+    stream.fill(int(scene.memory), 8, 64)
+    _, memory = driver.cuMemAlloc(64)  # 1
+    found.append(contents_of(scene))
+    driver.cuMemFree(memory)  # 2
+    driver.cuStreamSynchronize(scene.stream)  # 3
+    driver.cuStreamQuery(scene.other)  # 4
+    driver.cuMemsetD8Async(scene.memory, 9, 64, scene.stream)
+    driver.cuCtxSynchronize()  # 5
+
+
+def contents_of(scene):
+    """Read the memory, as it can be done in a capture, too."""
+    contents = (ctypes.c_ubyte * 64)()
+    ctypes.CDLL("libcuda.so.1").cuMemcpyDtoH_v2(contents, ctypes.c_uint64(int(scene.memory)), 64)
+    return set(contents)
+
+
+def diagnosed_at_once(scene, stream):
+    scene.graphs.append(ag.Graph(stream=int(stream)))
+    return ag.diagnose(all=True), scene.graphs[-1]
+
+
+@pytest.mark.skipif(not with_names, reason="the interpreter does not tell of calls that Cython has made")
+def test_every_call_is_named_in_one_run(scene):
+    switch, graph = diagnosed_at_once(scene, scene.other)
+    scene.stream, scene.other = scene.other, scene.stream
+    found = []
+    with pytest.raises(ag.CaptureError) as raised, switch, graph:
+        makes_many_calls(scene, found)
+    lines, first = inspect.getsourcelines(makes_many_calls)
+    marks = [number for number, line in enumerate(lines, first) if re.search(r"# \d$", line.rstrip())]
+    assert [each.line for each in raised.value.calls] == marks, raised.value
+    assert "6 calls of its code can't be captured" in str(raised.value)
+    assert found == [{7}, {8}]
+    assert graph.state == "empty"
+    assert driver.cuStreamIsCapturing(scene.stream)[1] == 0
+
+
+def test_a_call_that_can_not_be_foreseen_ends_the_list(scene):
+    def body():
+        ag.current_stream().synchronize()  # breaks
+        driver.cuStreamAddCallback(scene.stream, CALLBACK, 0, 0)
+        driver.cuCtxGetCurrent()
+
+    switch, graph = diagnosed_at_once(scene, scene.stream)
+    with pytest.raises(ag.CaptureError) as raised, switch, graph:
+        body()
+    first = marked(body)[1]
+    assert [each.line for each in raised.value.calls] == [first, first + 1]
+    assert "The list ends here, since the rest of the code could not be captured: " in str(raised.value)
 
 
 # ---- work that escapes ---------------------------------------------------------------------------
@@ -390,5 +461,5 @@ def test_a_framework_is_asked_after_its_own_calls(framework, scene, monkeypatch)
 
 def test_python_is_asked_only_without_the_extension(scene, monkeypatch):
     asked = asked_while(CudaBackend, diagnosed(scene), int(scene.memory), monkeypatch)
-    assert (asked > 200) is (in_c.fast is None), asked
+    assert (asked > 200) is (observation.fast is None), asked
     assert asked

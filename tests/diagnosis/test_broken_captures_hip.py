@@ -10,9 +10,9 @@ from hip import hip
 
 import accelerator_graph as ag
 from accelerator_graph.backends.hip import HipBackend
-from accelerator_graph.diagnosis._tracing import in_c
+from accelerator_graph.diagnosis._tracing import observation
 from backends.hip.bench import answer, bare_stream
-from diagnosis.planted import asked_while, broken_by, named, named_after_work
+from diagnosis.planted import asked_while, broken_by, marked, named, named_after_work
 
 
 class Scene:
@@ -90,8 +90,8 @@ def with_our_stream(scene):
 FAULTS = {
     waits: "hipStreamSynchronize waits for work that is only being recorded",
     waits_for_the_device: "hipDeviceSynchronize waits for the whole device",
-    waits_for_an_event: "hipEventSynchronize waits for work",
-    waits_for_another_stream: "hipStreamSynchronize waits for work",
+    waits_for_an_event: "hipEventSynchronize waits for an event, or asks for it, which the capture forbids",
+    waits_for_another_stream: "hipStreamSynchronize waits for a stream that is not captured, which the",
     asks: "hipStreamQuery asks whether work is done",
     allocates: "hipMalloc allocates memory from the driver",
     allocates_pinned: "hipHostMalloc allocates memory from the driver",
@@ -148,10 +148,29 @@ def test_a_right_program_is_not_accused(scene):
     assert graph.num_nodes == 2
 
 
+def test_every_call_of_our_streams_is_named_in_one_run(scene):
+    def body():
+        stream = ag.current_stream()
+        stream.fill(scene.memory, 7, 64)
+        stream.synchronize()  # breaks
+        asks_again(stream)
+        stream.fill(scene.memory, 8, 64)
+
+    def asks_again(stream):
+        hip.hipMemGetInfo()
+        stream.query()  # breaks
+
+    scene.graphs.append(ag.Graph(stream=scene.stream, backend="hip"))
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), scene.graphs[-1]:
+        body()
+    assert [(each.file, each.line) for each in raised.value.calls] == [marked(body), marked(asks_again)]
+    assert scene.graphs[-1].state == "empty"
+
+
 # ---- what it costs -------------------------------------------------------------------------------
 
 
 def test_python_is_asked_only_without_the_extension(scene, monkeypatch):
     asked = asked_while(HipBackend, diagnosed(scene), int(scene.memory), monkeypatch)
-    assert (asked > 200) is (in_c.fast is None), asked
+    assert (asked > 200) is (observation.fast is None), asked
     assert asked

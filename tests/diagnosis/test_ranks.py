@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.diagnosis import ranks_groups, ranks_report
+from accelerator_graph.diagnosis import ranks, ranks_groups
 from processes import results_of_ranks
 
 from . import rank_program
@@ -269,7 +269,7 @@ def test_a_rank_that_comes_too_late_does_not_agree(graph, monkeypatch):
 
 def test_the_same_of_a_function(graph, monkeypatch):
     monkeypatch.setattr(ranks_groups, "_CONFIRMATION", 0.2)
-    other = ranks_report.to_text(ranks_report.RankRecord.of(1, graph))
+    other = ranks.to_text(ranks.RankRecord.of(1, graph))
     calls = []
 
     def gather(text):

@@ -224,6 +224,21 @@ def a_step_of_adam(device):
 
 
 @right_on_a_gpu
+def a_step_of_a_recurrent_net_with_dropout(device):
+    net = nn.LSTM(WIDTH, WIDTH, num_layers=2, dropout=0.3).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    def step(x):
+        optimizer.zero_grad(set_to_none=True)
+        loss = net(x)[0].square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return (step, x_of(device, 5, 3, WIDTH)), {}
+
+
+@right_on_a_gpu
 def two_streams_that_are_joined(device):
     side = torch.cuda.Stream()
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._graphed.input_nodes import Memory
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
 from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
@@ -186,6 +187,53 @@ def test_arguments_that_share_memory_are_copied():
         assert x.tolist() == want.tolist()
         assert copies() == (count + 1 if count else 0)
     assert is_bound(f)
+
+
+def test_an_array_that_shares_memory_with_one_that_is_copied_for_its_alignment():
+    """As with copies, both are written, and the results go back in the order of the arguments."""
+
+    @bound
+    def f(y, x):
+        x.add_(x)
+        y.add_(y + y)
+
+    f(tensor(1, 1, 1), tensor(1, 1, 1))
+    memory = aligned(64)
+    for start in (1, 0, 2, 8):
+        memory[:] = 1
+        f(Tensor(memory[start : start + 3]), Tensor(memory[:3]))
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+        want = np.ones(64)
+        want[start : start + 3] = 3
+        want[:3] = 2
+        assert memory.tolist() == want.tolist(), start
+    assert is_bound(f)
+
+
+RANGES = [(10, 20), (40, 50)]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "inside", "outside"),
+    [
+        (
+            RANGES,
+            [(10, 1), (19, 1), (5, 6), (0, 100), (45, 100), (49, 1)],
+            [(5, 5), (20, 20), (50, 9), (0, 10)],
+        ),
+        ([*RANGES, (12, 14)], [(15, 1), (19, 1)], [(20, 5)]),  # a part of a larger one
+        ([(40, 42), (0, 100), (60, 61)], [(50, 1), (99, 5)], [(100, 5)]),
+        ([(10, 20), (20, 30)], [(25, 1), (5, 100)], [(30, 1)]),  # one behind the other
+        ([(10, 20), (15, 30)], [(25, 1)], [(30, 1)]),
+        ([(10, 20), (15, 15), (12, 12)], [(16, 2)], [(20, 1)]),  # empty ones
+        ([], [], [(0, 100)]),
+        ([(5, 5)], [], [(0, 100)]),
+    ],
+)
+def test_which_arrays_are_in_the_memory_of_a_graph(ranges, inside, outside):
+    memory = Memory(ranges)
+    assert [each for each in inside if not memory.has(*each)] == []
+    assert [each for each in outside if memory.has(*each)] == []
 
 
 def test_one_array_given_twice():
@@ -614,6 +662,15 @@ def test_threads(device):
     in_threads(*[partial(work, number) for number in range(4)])
     assert wrong == []
     assert is_bound(f)
+
+
+def test_a_write_that_nobody_counts_is_missed_with_copies_and_verify_says_so():
+    @ag.graphed(warmup=0, verify="first")
+    def f(x, y):
+        launch("add", bound_device.add, x.ptr, x.ptr, y.ptr, x.size)
+
+    with pytest.raises(ag.VerificationError, match="if the function returns the argument"):
+        f(tensor(1, 1), tensor(1, 2))
 
 
 def test_graphs_that_are_verified_as_well():

@@ -257,6 +257,31 @@ def test_a_training_step(mode):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.filterwarnings("ignore:.*the function keeps a part of every dense argument:RuntimeWarning")
+def test_recurrent_layers_draw_the_dropout_of_eager_runs(mode):
+    """Its state is on the device, and torch makes another one after each change of the generator."""
+
+    def make():
+        torch.manual_seed(0)
+        net = torch.nn.LSTM(8, 16, num_layers=2, dropout=0.3).cuda()
+
+        def step(x):
+            net.zero_grad(set_to_none=True)
+            loss = net(x)[0].square().mean()
+            loss.backward()
+            return loss.detach()
+
+        return net, step
+
+    def losses(step):
+        torch.manual_seed(5)
+        return [step(torch.full((5, 3, 8), 0.1 * i, device="cuda")) for i in range(8)]
+
+    wanted = losses(make()[1])
+    assert torch.equal(torch.stack(losses(ag.graphed(make()[1], inputs=mode))), torch.stack(wanted))
+
+
 def rate():
     return torch.tensor(0.1, device="cuda")
 

@@ -6,10 +6,8 @@ import pytest
 
 import accelerator_graph as ag
 import lanes
-from accelerator_graph._arrays.arrays import array_type_of
-from accelerator_graph._arrays.placement import extent
-from accelerator_graph._graphed.input_nodes import same_bytes
-from accelerator_graph._graphed.other_places import ALIGNMENT, elsewhere
+from accelerator_graph._arrays.arrays import ALIGNMENT, array_type_of, elsewhere
+from accelerator_graph._arrays.placement import extent, same_bytes
 
 pytestmark = [lanes.require("torch", "no_gpu"), pytest.mark.usefixtures("torch_stream")]
 

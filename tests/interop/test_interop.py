@@ -1,5 +1,6 @@
 """Frameworks that take part: what needs no driver, and the rest on the software driver."""
 
+import os
 import sys
 from importlib.metadata import EntryPoint
 from types import ModuleType, SimpleNamespace
@@ -310,3 +311,15 @@ def test_the_kit_tests_a_backend_without_the_imported_frameworks(monkeypatch):
             works_on_cpu()
     finally:
         interop.unregister("silent")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_asks_frameworks_anew_whether_they_are_initialised(monkeypatch):
+    known = {object(): "cpu"}
+    monkeypatch.setattr(registry, "_initialised", known)
+    child = os.fork()
+    if not child:
+        os._exit(1 if registry._initialised else 0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert registry._initialised

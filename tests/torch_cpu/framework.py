@@ -7,12 +7,14 @@ other work on the CPU is done when its call returns, so a replay is waited for.
 """
 
 import contextlib
+from functools import partial
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from accelerator_graph.interop._torch.collectives import observe_collectives
+from accelerator_graph.interop._torch.dispatch import observe_operators
 from accelerator_graph.interop._torch.uninitialised import fill_new
 from accelerator_graph.interop.base import Framework, FrameworkRecorder
 
@@ -45,6 +47,9 @@ class TorchOnCpu(Framework):
 
     def fill_new(self, which):
         return fill_new(torch, which)
+
+    def waiting(self, beside):
+        return observe_operators(torch, lambda *_: None, partial(_around, beside))
 
     def observe_collectives(self, note):
         if not torch.distributed.is_available() or not torch.distributed.is_initialized():
@@ -133,6 +138,11 @@ class _Recording(TorchDispatchMode):
         if not _is_view(operation):
             self._backend.launch(self._stream, _run, operation, args, kwargs, tree_leaves(result))
         return result
+
+
+def _around(beside, operation, args, kwargs):
+    name = operation._schema.name.partition("::")[2]
+    return beside(name) if operation in _WAITING else contextlib.nullcontext()
 
 
 def _run(operation, args, kwargs, results):

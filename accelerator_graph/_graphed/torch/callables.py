@@ -16,11 +16,9 @@ from ...backends.base import Recorder
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
 from ...interop import registry as interop
 from ..call_order import current_stream
-from .captured_passes import Passes
-from .capturing import CapturedPass
+from .captured_passes import CapturedPass, Passes
 from .pass_streams import PassStreams
-from .replay_autograd import replaying
-from .static_tensors import grad_aliases_of
+from .replay_autograd import grad_aliases_of, replaying
 
 C = TypeVar("C", bound=Callable[..., Any])
 Cs = TypeVar("Cs", bound=tuple[Callable[..., Any], ...])

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ..._interpreter.process import after_fork
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError
-from .in_c import PURE, watch
-from .places import is_passive, is_unwatched
+from .places import PURE, is_passive, is_unwatched
+from .streams import WAITS
 
 if TYPE_CHECKING:
-    from .trace import Trace
+    from .observation import CaptureTrace
 
 Callback = Callable[..., Any]
 
@@ -24,16 +24,16 @@ _monitoring: Any = getattr(sys, "monitoring", None)
 _NAME = "accelerator_graph"
 _IDS = (4, 3, 5, 2, 1, 0)
 """Tools in the order in which they are tried; 0 to 2 and 5 are meant for debuggers, coverage, profilers."""
-_EVENTS = ("LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE")
+_EVENTS = ("PY_START", "LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE", "CALL", "PY_UNWIND")
 
 _PURE = frozenset(map(id, PURE))
 
-_active: dict[Trace, tuple[Callback, ...]] = {}
+_active: dict[CaptureTrace, tuple[Callback, ...]] = {}
 _lock = threading.RLock()
 _tool: int | None = None
 
 
-def begin(trace: Trace) -> None:
+def begin(trace: CaptureTrace) -> None:
     """Watch for one more capture."""
     global _tool
     with _lock:
@@ -43,9 +43,11 @@ def begin(trace: Trace) -> None:
                 _monitoring.use_tool_id(_tool, _NAME)
         _active[trace] = _in_c(trace, *_callbacks(trace))
         _register()
+        if trace.pieces is not None:
+            _monitoring.restart_events()  # of functions of which other captures did not want any more
 
 
-def end(trace: Trace) -> None:
+def end(trace: CaptureTrace) -> None:
     """Watch for a capture no more."""
     global _tool
     with _lock:
@@ -60,11 +62,13 @@ def _register() -> None:
     if _tool is None:
         return
     events = _monitoring.events
-    wanted = events.LINE | events.PY_RETURN | events.CALL | events.RAISE if _active else 0
+    wanted = events.PY_START | events.LINE | events.PY_RETURN | events.CALL | events.RAISE if _active else 0
+    if any(trace.pieces is not None for trace in _active):
+        wanted |= events.PY_UNWIND
     if not wanted:
         _monitoring.set_events(_tool, 0)
     for number, name in enumerate(_EVENTS):
-        each = [callbacks[number] for callbacks in _active.values()]
+        each = [callbacks[number] for callbacks in _active.values() if number < len(callbacks)]
         callback = None if not each else each[0] if len(each) == 1 else _all(each)
         _monitoring.register_callback(_tool, getattr(events, name), callback)
     if wanted:
@@ -81,16 +85,43 @@ def _all(callbacks: list[Callback]) -> Callback:
     return call_all
 
 
-def _in_c(trace: Trace, *functions: Callback) -> tuple[Callback, ...]:
+def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
     """Return what is called at each kind of event: in C, if there is the extension."""
-    made = trace.watch = watch(trace, *functions, disable=_monitoring.DISABLE)
+    made = trace.answer_in_c(*functions, disable=_monitoring.DISABLE)
     if made is not None:
         functions = made.line, made.python_returns, made.c_returns, made.raises
     line, python_returns, c_returns, raises = functions
-    return line, python_returns, c_returns, c_returns, raises
+    pieces = trace.pieces
+
+    def starts(code: CodeType, offset: int) -> Any:
+        """Stand in for the event of the line of a one-line function, which Python 3.13 does not have."""
+        if pieces is not None and code in WAITS:
+            pieces.starts(sys._getframe(1))
+            return None
+        one_line = {number for _, _, number in code.co_lines() if number} == {code.co_firstlineno}
+        return line(code, code.co_firstlineno) if one_line else _monitoring.DISABLE
+
+    if pieces is None:
+        return starts, line, python_returns, c_returns, c_returns, raises
+
+    def calls(code: CodeType, offset: int, function: Any, first: Any) -> None:
+        pieces.calls(sys._getframe(1), function, first)
+
+    def c_call_ends(code: CodeType, offset: int, function: Any, first: Any) -> None:
+        pieces.ends(sys._getframe(1))
+        c_returns(code, offset, function, first)
+
+    def ends(code: CodeType, offset: int, value: object) -> Any:
+        pieces.ends(sys._getframe(1))
+        return python_returns(code, offset, value)
+
+    def unwinds(code: CodeType, offset: int, error: BaseException) -> None:
+        pieces.ends(sys._getframe(1))
+
+    return starts, line, ends, c_call_ends, c_call_ends, raises, calls, unwinds
 
 
-def _callbacks(trace: Trace) -> tuple[Callback, ...]:
+def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
     """Return what is called at each kind of event. These run for every line: they are written to be fast."""
     status, native, last, capturing = trace.status, trace.native, trace.last, trace.thread
     active, disable = CaptureStatus.ACTIVE, _monitoring.DISABLE
@@ -140,7 +171,7 @@ def _callbacks(trace: Trace) -> tuple[Callback, ...]:
                 return
         except AcceleratorGraphError:
             pass
-        trace.broke_in_call(frame_at(1), thread, function)
+        trace.broke_in_call(frame_at(1), thread, function, first)
 
     def raises(code: CodeType, offset: int, error: BaseException) -> None:
         thread = get_ident()

@@ -5,20 +5,21 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from types import FrameType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from ..._core import stream_stack
+from ..._core.extension import fast
+from ..._core.ownership import Owned
+from ..._core.switches import diagnosing
 from ...backends.base import CaptureStatus
-from ...errors import AcceleratorGraphError, CaptureError
+from ...errors import AcceleratorGraphError, CaptureError, DriverError
 from . import wording
-from .calls import name_of
-from .escapes import Escapes
-from .forks import Forks
-from .places import callers, stack_of
-from .suspects import Moment, Suspect, after_call, between, others
-from .unwatched import moved, positions
+from .places import PURE, callers, is_passive, kind_of, name_of, stack_of
+from .streams import IN_C, NAMES, WAITS, Escapes, Forks, Streams
+from .suspects import Moment, Rules, Suspect, after_call, between, culprits, itself, moved, others, positions
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
@@ -28,6 +29,8 @@ if sys.version_info >= (3, 12):
     from . import monitoring as events
 else:
     from . import trace_functions as events
+
+_kinds: dict[str, int] = {}
 
 
 class CaptureTrace:
@@ -46,20 +49,26 @@ class CaptureTrace:
         self.thread = threading.get_ident()
         self.last: dict[int, Moment] = {}
         """By thread: the last moment at which the capture was still in progress."""
-        self.forks = Forks(capture.backend, capture.native)
-        self.escapes = Escapes(capture.backend, capture.native, capture.stream.device)
+        streams = Streams(capture.backend, capture.native)
+        self.forks = Forks(streams)
+        self.escapes = Escapes(capture.backend, capture.native)
         self.broken = False
         """The capture was found broken. The driver is not asked again: the stream may be gone by then."""
         self.stopped = False
         self.watch: Watch | None = None
         """What answers the events in C, while that is possible."""
-        self._beside = positions()
-        self._moved: list[str] = []
-        """The threads that ran meanwhile and could not be watched."""
-        self._subject = capture.subject
         self.backend = capture.backend
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
+        self._rules = Rules(streams, capture.mode)
+        self.pieces = Pieces(self, capture, self._rules) if diagnosing.get() == "all" else None
+        if self.pieces is not None:
+            self.status = self.pieces.status
+        self._before = positions()
+        self._moved: list[str] = []
+        """The threads that ran meanwhile and could not be watched."""
+        self._subject = capture.subject
+        self._device = capture.stream.device
         self._found: list[Suspect] | None = None
         self._where: Suspect | None = None
         self._unnamed: tuple[FrameType, int, Suspect] | None = None
@@ -67,9 +76,38 @@ class CaptureTrace:
 
     def begin(self) -> None:
         """Watch the capture, which has just begun on this thread."""
-        self.escapes.begin()
+        self.escapes.begin(self._device)
         gc.callbacks.append(self._collection)
         events.begin(self)
+        if self.pieces is not None:
+            self.pieces.begin()
+
+    def answer_in_c(self, *functions: Callable[..., Any], disable: object = None) -> Watch | None:
+        """Have C answer the events while the capture goes on; return what does. None without the extension.
+
+        The functions handle the others: a line, a return, a return from C and an exception in Python. Before
+        Python 3.12, one function handles all. `disable` is the answer where no event is needed again.
+        """
+        if fast is None or self.pieces is not None:
+            return None
+        status = self.backend.status_function(self.native)
+        self.watch = fast.Watch(
+            ask=self.goes_on,
+            status=status.address if status else 0,
+            alive=status.alive if status else 0,
+            stream=self.backend.handle_int(self.native) if status else 0,
+            active=status.active if status else 0,
+            last=self.last,
+            kinds=_kinds,
+            kind_of=kind_of,
+            waits=NAMES,
+            waits_in_c=IN_C,
+            pure=PURE,
+            after_call=self.escapes.after_call if self.escapes.asks else None,
+            disable=disable,
+            functions=functions,
+        )
+        return self.watch
 
     def goes_on(self) -> bool:
         """Return True if the capture is in progress."""
@@ -78,10 +116,10 @@ class CaptureTrace:
         except AcceleratorGraphError:  # the device is lost
             return False
 
-    def broke_in_call(self, frame: FrameType, thread: int, function: Any) -> None:
+    def broke_in_call(self, frame: FrameType, thread: int, function: Any, first: object = None) -> None:
         """Note that the capture was found broken after a call into C."""
         if self._found is None:
-            self._broke(frame, thread, after_call(frame, function))
+            self._broke(frame, thread, after_call(frame, function, first))
         elif self._unnamed is not None and self._unnamed[:2] == (frame, frame.f_lasti):
             self._unnamed[2].name = name_of(function)
             self._unnamed = None
@@ -102,7 +140,7 @@ class CaptureTrace:
     def broke_raising(self, frame: FrameType, thread: int, error: BaseException) -> None:
         """Note that the capture was found broken by an exception, or the exception of what broke it."""
         if self._found is None:
-            self._broke(frame, thread, Suspect(stack_of(frame)))
+            self._broke(frame, thread, Suspect(stack_of(frame), first=itself(frame)))
         if wording.is_about_captures(error):
             here = stack_of(frame)[0]
             for suspect in self._found or ():
@@ -119,8 +157,10 @@ class CaptureTrace:
         found = [] if suspect is None else [suspect]
         if suspect is not None and thread != self.thread:
             suspect.thread = threading.current_thread().name
-        self._found = found + others(thread, self.thread, self.last)
-        self._moved = moved(self._beside)
+        self._found = found + others(thread, self.thread, self.last, self._before)
+        for each in self._found:
+            each.look(self._rules)
+        self._moved = moved(self._before)
 
     def _ask_no_more(self) -> None:
         if self.watch is not None:
@@ -156,6 +196,8 @@ class CaptureTrace:
         events.end(self)
         self.watch = None  # they hold each other
         if threading.get_ident() == self.thread:
+            if self.pieces is not None:
+                self.pieces.stop(self._subject)
             self.escapes.stop()
         if self._collection in gc.callbacks:
             gc.callbacks.remove(self._collection)
@@ -164,17 +206,163 @@ class CaptureTrace:
 
     def explained(self, error: CaptureError, cause: BaseException | None) -> CaptureError:
         """Return the error that names the call that broke the capture, as far as that is known."""
+        told = self._explained(error, cause)
+        if self.pieces is None:
+            return told
+        other = error.reason == "foreign_capture"  # perhaps only since there were pieces
+        return wording.every(told, self._subject, self.pieces.found, error if other else told)
+
+    def _explained(self, error: CaptureError, cause: BaseException | None) -> CaptureError:
         if self._found is None:
             forks = self.forks.unjoined() if error.reason == "unjoined" else []
             return wording.unjoined(error, self._subject, forks) if forks else error
-        found = [each for each in self._found if each.known()] or self._found
-        if wording.code_of(cause) is not None:  # the driver has refused a call of the capturing thread
-            found = [each for each in found if not each.thread] or found
-        if found:
-            return wording.broken(error, self._subject, found, cause, self._moved)
         assert self._where is not None
+        refused = None if wording.code_of(cause) is None else cause
+        found = culprits(self._found, self._rules, refused)
+        if found:
+            return wording.broken(error, self._subject, found, self._where, cause, self._moved)
         return wording.unknown(error, self._subject, self._where, self._moved)
 
     def succeeded(self) -> None:
-        """Warn of work that went elsewhere."""
+        """Warn of work that went elsewhere; raise if the capture is the last of several pieces."""
         self.escapes.warn(self._subject)
+        if self.pieces is not None and self.pieces.found:
+            raise wording.every(
+                CaptureError("", reason="illegal_call"), self._subject, self.pieces.found, None
+            )
+
+
+class _Piece(Owned):
+    """What was captured ahead of a call, and how to destroy it."""
+
+    __slots__ = ()
+
+    def act(self) -> None:
+        """Destroy the executable and the graph."""
+        for destroy, made in self.value:
+            destroy(made)
+
+
+class Pieces:
+    """A capture that is recorded in pieces: ahead of each call that would break it, the last piece runs.
+
+    Parameters
+    ----------
+    trace : CaptureTrace
+        Watches the capture.
+    capture : Capture
+        The capture, which has just begun on this thread.
+    rules : Rules
+        Tell which calls break it.
+    """
+
+    def __init__(self, trace: CaptureTrace, capture: Capture, rules: Rules) -> None:
+        self.found: dict[tuple[object, ...], Suspect] = {}
+        """The calls that would have broken the capture, by their places."""
+        self._trace = trace
+        self._capture = capture
+        self._rules = rules
+        self._inside: object = None
+        """The frame that is in such a call now; None while a piece is being recorded."""
+        self._made: list[object] = []
+        self._undos: list[Callable[[], object]] = []
+
+    def status(self, native: Any) -> CaptureStatus:
+        """Return the status of a stream as if there were one capture."""
+        return (
+            CaptureStatus.ACTIVE if self._inside is not None else self._capture.backend.capture_status(native)
+        )
+
+    def begin(self) -> None:
+        """Have frameworks report their operations that wait, from now on."""
+        for framework in stream_stack.taking_part(self._capture.backend):
+            undo = framework.waiting(self._beside)
+            if undo is not None:
+                self._undos.append(undo)
+
+    def stop(self, subject: str) -> None:
+        """Have them report no more. What the code raises itself gets a note of the calls."""
+        while self._undos:
+            self._undos.pop()()
+        self._made.clear()
+        if self.found:
+            self._capture.labels.clear()
+            error = sys.exception()
+            if error is not None and not isinstance(error, CaptureError):
+                error.add_note(str(wording.every(CaptureError(""), subject, self.found, error)))
+
+    def calls(self, frame: FrameType, function: Any, first: object) -> None:
+        """Note that a frame is about to call a function in C."""
+        if (
+            isinstance(function, FunctionType | MethodType)
+            or is_passive(frame.f_code)
+            or self._is_elsewhere()
+        ):
+            return
+        suspect = after_call(frame, function, first)
+        if suspect is not None and not suspect.stack[0].is_ours():
+            self._enter(frame, suspect)
+
+    def starts(self, frame: FrameType) -> None:
+        """Note that a function in Python begins, which may be one of the library's own that wait."""
+        if frame.f_code not in WAITS or self._is_elsewhere():
+            return
+        owner = frame.f_locals.get("self")
+        if not getattr(owner, "_captured", False):  # an event of the capture can't be waited for at all
+            self._enter(frame, Suspect(stack_of(frame), frame.f_code.co_qualname, owner))
+
+    def ends(self, frame: FrameType) -> None:
+        """Note that a frame has returned, or a call into C to it."""
+        if self._inside is frame:
+            self._record()
+
+    def _enter(self, frame: FrameType, suspect: Suspect) -> None:
+        if self._rules.foresees(suspect) and self._trace.goes_on():
+            self._run(frame, suspect)
+
+    def _is_elsewhere(self) -> bool:
+        """Return True in another thread than the capturing one, and in a call that can't be captured."""
+        return self._inside is not None or threading.get_ident() != self._trace.thread
+
+    @contextmanager
+    def _beside(self, name: str) -> Iterator[None]:
+        """Let an operation of a framework run that waits."""
+        if self._is_elsewhere() or not self._trace.goes_on():
+            yield
+            return
+        suspect = Suspect(stack_of(sys._getframe(2)))
+        suspect.name = name if suspect.advice() is None else ""
+        self._run(suspect, suspect)
+        try:
+            yield
+        finally:
+            self._record()
+
+    def _run(self, frame: object, suspect: Suspect) -> None:
+        """Note a call, and run the piece that has been recorded ahead of it."""
+        suspect.look(self._rules)
+        suspect.breaks = True
+        place = suspect.place
+        self.found.setdefault((place.file, place.line, suspect.called()), suspect)
+        capture = self._capture
+        recorder = capture.recorder
+        self._inside = frame
+        for mark in capture.labels:
+            mark.start = -1  # it counts the nodes of one piece
+        try:
+            graph = recorder.capture_end(capture._token)
+        except DriverError as error:
+            self._record()
+            told = CaptureError(f"{error}", reason=error.reason, code=error.code, code_name=error.code_name)
+            raise wording.every(told, capture.subject, self.found, told) from error
+        piece = _Piece(recorder, capture.backend, [(recorder.destroy_graph, graph)], capture._owner)
+        self._made.append(piece)
+        executable = recorder.instantiate(graph)
+        piece.value.insert(0, (recorder.destroy_executable, executable))
+        recorder.replay(executable, capture.native)
+
+    def _record(self) -> None:
+        """Begin the next piece."""
+        capture = self._capture
+        capture._token = capture.recorder.capture_begin(capture.native, capture.mode)
+        self._inside = None

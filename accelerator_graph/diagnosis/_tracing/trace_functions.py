@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from ..._core.extension import fast
 from ..._interpreter.process import after_fork
-from .in_c import watch
 from .places import callers, is_passive, is_unwatched
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
-    from .trace import Trace
+    from .observation import CaptureTrace
 
-_active: list[Trace] = []
+_active: list[CaptureTrace] = []
 _lock = threading.RLock()
 
 
-def begin(trace: Trace) -> None:
+def begin(trace: CaptureTrace) -> None:
     """Watch for one more capture, which has begun on this thread."""
-    trace.watch = watch(trace, _event)
+    trace.answer_in_c(_event)
     with _lock:
         _active.append(trace)
         _count()
@@ -66,7 +65,7 @@ def _count() -> None:
             each.watch.alone = len(_active) == 1
 
 
-def end(trace: Trace) -> None:
+def end(trace: CaptureTrace) -> None:
     """Watch for a capture no more."""
     with _lock:
         if trace in _active:
@@ -106,6 +105,8 @@ def _trace(frame: FrameType, event: str, arg: Any) -> Any:
     if not _active:
         _leave()
     for trace in _active:
+        if trace.pieces is not None and event in ("call", "return"):
+            (trace.pieces.starts if event == "call" else trace.pieces.ends)(frame)
         if event == "call":
             continue
         if not trace.goes_on():
@@ -123,10 +124,16 @@ def _trace(frame: FrameType, event: str, arg: Any) -> Any:
 
 
 def _profile(frame: FrameType, event: str, arg: Any) -> None:
-    if event not in ("c_return", "c_exception") or is_passive(frame.f_code):
+    if not event.startswith("c_") or is_passive(frame.f_code):
         return
     thread = get_ident()
     for trace in _active:
+        if trace.pieces is not None and event == "c_call":
+            trace.pieces.calls(frame, arg, None)
+        elif trace.pieces is not None:
+            trace.pieces.ends(frame)
+        if event == "c_call":
+            continue
         if not trace.goes_on():
             trace.broke_in_call(frame, thread, arg)
             continue

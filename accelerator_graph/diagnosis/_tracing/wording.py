@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ...errors import BreakingCall, CaptureError, explain
 from .places import Place
@@ -19,6 +20,8 @@ CODES = {
 }
 """The driver's codes for calls that break a capture, which CUDA and HIP share."""
 
+_BEFORE = 901
+"""The code for calls on a capture that is broken already."""
 _LINE = 90
 _MOVE = "move it out of the captured code"
 
@@ -27,15 +30,24 @@ def broken(
     error: CaptureError,
     subject: str,
     found: Sequence[Suspect],
+    last: Suspect,
     cause: BaseException | None,
     unwatched: Sequence[str],
 ) -> CaptureError:
     """Return the error that names the call that broke the capture, or the calls one of which did.
 
-    It names the threads that were not watched as well if nobody saw a call that did it.
+    It names the threads that were not watched as well if nobody saw a call that did it. A call of another
+    thread that may be innocent is no more than mentioned.
     """
+    if all(each.thread and each.breaks is None for each in found):
+        places = ", or ".join(_at(each) for each in found)
+        return _with(
+            error,
+            f"{subject} failed while {_at(last)} was running, and nobody saw the call that broke it; it may "
+            f"have been at {places}.",
+        )
     if len(found) == 1:
-        message = f"{subject} failed at {_at(found[0])}: {_story(found[0], error, cause, unwatched)}."
+        message = f"{subject} failed at {_at(found[0])}: {_story(found[0], cause, unwatched)}."
     else:
         places = ", or ".join(_at(each) for each in found)
         message = f"{subject} failed at one of {len(found)} places: {places}; {_MOVE}."
@@ -50,19 +62,21 @@ def broken(
 
 def unknown(error: CaptureError, subject: str, last: Suspect, unwatched: Sequence[str]) -> CaptureError:
     """Return the error for a capture that no call that was watched can have broken."""
-    begin = f"{subject} failed while {_at(last)} was running: "
+    begin = f"{subject} failed while {_at(last)} was running"
     if unwatched:
-        return _with(error, f"{begin}that can't be the cause; {_look_at(unwatched)}.")
-    return _with(
-        error,
-        f"{begin}no call from Python can be the cause, so a thread that runs no Python code broke it; keep "
-        "that thread from synchronising the device during captures.",
-    )
+        return _with(error, f"{begin}: that can't be the cause; {_look_at(unwatched)}.")
+    return _with(error, f"{begin}, and nobody saw the call that broke it; {_look_at(())}.")
 
 
 def _look_at(unwatched: Sequence[str]) -> str:
-    names = " or ".join(map(repr, unwatched))
-    return f"look at thread {names}, which ran meanwhile and can be watched only from Python 3.12 on"
+    """Return where to look for what was not seen: a clause."""
+    if unwatched:
+        names = " or ".join(map(repr, unwatched))
+        return f"look at thread {names}, which ran meanwhile and can be watched only from Python 3.12 on"
+    return (
+        "look at threads that run no Python code, at signal handlers and at code that sets a trace function, "
+        "and keep them from synchronising the device during captures"
+    )
 
 
 def unjoined(error: CaptureError, subject: str, forks: Sequence[list[Place]]) -> CaptureError:
@@ -78,6 +92,24 @@ def unjoined(error: CaptureError, subject: str, forks: Sequence[list[Place]]) ->
     )
 
 
+def every(
+    error: CaptureError, subject: str, found: Mapping[Any, Suspect], end: BaseException | None
+) -> CaptureError:
+    """Return the error that lists all calls that can't be captured, and what ended the list early."""
+    calls = [each.public() for each in found.values()]
+    lines = [f"{_at(each)}: {_story(each, None, ())}." for each in found.values()]
+    if isinstance(end, CaptureError):
+        calls += end.calls
+        if not found:
+            return _with(error, f"{end} What follows is not known, since the code could not go on.", calls)
+        lines.append(f"The list ends here, since the rest of the code could not be captured: {end}")
+    elif end is not None:
+        lines.append("The list ends here, since the code has raised this exception.")
+    number = f"{len(found)} calls" if len(found) > 1 else "a call"
+    lines.insert(0, f"{subject} did not become a graph: {number} of its code can't be captured.")
+    return _with(error, "\n  ".join(lines), calls)
+
+
 def code_of(cause: BaseException | None) -> tuple[int, str] | None:
     """Return the driver's code in an exception or its causes, and the code's name; None if there is none."""
     for each in _causes(cause):
@@ -91,8 +123,10 @@ def code_of(cause: BaseException | None) -> tuple[int, str] | None:
 
 
 def is_about_captures(error: BaseException) -> bool:
-    """Return True if an exception says that a capture has failed."""
+    """Return True if an exception says that its call has broken a capture, and none before had."""
     numbers = [getattr(error, each, None) for each in ("code", "error_code", "status")]
+    if _BEFORE in numbers or "previous error during capture" in str(error):
+        return False
     return any(isinstance(each, int) and 900 <= each < 909 for each in numbers) or "captur" in str(error)
 
 
@@ -104,9 +138,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _story(
-    suspect: Suspect, error: CaptureError, cause: BaseException | None, unwatched: Sequence[str]
-) -> str:
+def _story(suspect: Suspect, cause: BaseException | None, unwatched: Sequence[str]) -> str:
     """Return what happened and the way out: a clause."""
     found, source, answer = suspect.advice(), suspect.place.source(), _answer(cause)
     line = f"`{source}`" if 0 < len(source) <= _LINE else "this line"
@@ -119,10 +151,10 @@ def _story(
         code = code_of(cause)
         meaning = explain("default_stream") if code is not None and code[0] == 906 else ""
         return f"{line} broke it{answer}; {meaning or _MOVE}"
-    keep = "keep threads that run no Python code from synchronising the device"
-    other = _look_at(unwatched) if unwatched else keep
+    subject = suspect.name if suspect.name and not suspect.guessed else line
     return (
-        f"{line} was the last to run before the capture broke; {_MOVE}, or, if it can't be the cause, {other}"
+        f"{subject} was the last to run before the capture broke; {_MOVE}, or, if it can't be the cause, "
+        f"{_look_at(unwatched)}"
     )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..._arrays.arrays import elsewhere
 from ..._arrays.containers import rebuild
 from ..._arrays.signatures import Call
 from ..._core import stream_stack
 from ..._core.streams import Stream
-from ..._graphed.other_places import elsewhere
 from ..._graphed.recorded_call import RecordedCall
 from .case import Case
 from .given import RecordedProgram

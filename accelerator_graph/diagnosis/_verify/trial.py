@@ -94,12 +94,12 @@ class Trial:
         self.saved = self._read([], [*program.inputs, *program.state])
 
     def _warm_up_once(self) -> list[Place]:
+        self._random.restore()
         results = self.program.eager()
         wait(self.program.stream)
         self.eager_runs += 1
         self._now.clear()
         self._write(self._first, self._before)
-        self._random.restore()
         return results
 
     def _restore(

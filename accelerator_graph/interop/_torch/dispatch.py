@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 
-def observe_operators(torch: Any, seen: Callable[[Any, Any, Any, Any], object]) -> Callable[[], bool]:
+def observe_operators(
+    torch: Any,
+    seen: Callable[[Any, Any, Any, Any], object],
+    around: Callable[[Any, Any, Any], AbstractContextManager[None]] = lambda *_: nullcontext(),
+) -> Callable[[], bool]:
     """Call ``seen(operator, args, kwargs, result)`` after each operator that this thread calls.
+
+    The operator runs in the context that ``around(operator, args, kwargs)`` returns.
 
     This includes operators that autograd runs in threads of its own, since autograd copies this thread's
     modes to them. It does not include what an operator calls inside of itself. Compiled code stays compiled.
@@ -33,7 +40,8 @@ def observe_operators(torch: Any, seen: Callable[[Any, Any, Any, Any], object]) 
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
-            result = func(*args, **kwargs)
+            with around(func, args, kwargs):
+                result = func(*args, **kwargs)
             seen(func, args, kwargs, result)
             return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -41,6 +42,44 @@ def operations(torch: Any, seen: Callable[[str, int, int], bool]) -> Undo:
             known.add(stream)
 
     return observe_operators(torch, note)
+
+
+def waiting(torch: Any, beside: Callable[[str], AbstractContextManager[None]]) -> Undo:
+    """Run each operator that waits for the device inside ``beside(name)``."""
+    sizes = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+    def around(operator: Any, args: Any, kwargs: Any) -> AbstractContextManager[None]:
+        name = operator._schema.name.partition("::")[2] if hasattr(operator, "_schema") else ""
+        if name in ("_to_copy", "copy_"):
+            waits = _crosses(torch, args, kwargs)
+        elif name in ("index", "index_put", "index_put_"):
+            waits = _has_mask(torch, name, args)
+        else:
+            waits = bool(name) and not sizes.isdisjoint(operator.tags) and kwargs.get("output_size") is None
+            waits = waits and any(each.is_cuda and each.numel() for each in _tensors(torch, args))
+        return beside(name) if waits else nullcontext()
+
+    return observe_operators(torch, lambda *_: None, around)
+
+
+def _crosses(torch: Any, args: Any, kwargs: Any) -> bool:
+    """Return True if a copy between host and device waits."""
+    source = args[-1] if len(args) == 1 else args[1]
+    target = kwargs.get("device") if len(args) == 1 else args[0].device
+    if kwargs.get("non_blocking") or any(each is True for each in args[2:]) or target is None:
+        return False
+    return {source.device.type, torch.device(target).type} == {"cpu", "cuda"}
+
+
+def _has_mask(torch: Any, name: str, args: Any) -> bool:
+    """Return True if a mask on the device selects elements. One number is written without waiting."""
+    masks = [each for each in args[1] if each is not None and each.is_cuda]
+    one = name != "index" and args[2].numel() == 1
+    return not one and any(each.dtype in (torch.bool, torch.uint8) for each in masks)
+
+
+def _tensors(torch: Any, args: Any) -> list[Any]:
+    return [each for each in args if isinstance(each, torch.Tensor)]
 
 
 def _device(torch: Any, value: Any) -> int | None:

@@ -1,6 +1,7 @@
 """Updates of executables: which are made in place, and what the others say."""
 
 import ctypes
+import struct
 import threading
 from functools import partial
 
@@ -115,6 +116,63 @@ def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
     done = graph.update(other)
     assert (done.in_place, done.node) == (False, 0)
     assert "clusters" in done.reason
+
+
+class AttributesOfKernels:
+    """A driver that knows for how wide clusters kernels were compiled, and nothing else."""
+
+    class api:  # as in cuda-python
+        CUfunction_attribute = driver.CUfunction_attribute
+
+    success = driver.CUresult.CUDA_SUCCESS
+
+    def __init__(self, code, width):
+        self.told, self.asked = (code, width), []
+
+    def call(self, function):
+        return {"cuCtxGetDevice": 7}[function]
+
+    def answer(self, function, *args):
+        self.asked.append((function, *args))
+        return self.told
+
+
+WIDTH = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
+
+
+@pytest.mark.parametrize("is_kernel", [False, True])
+@pytest.mark.parametrize(
+    ("code", "width", "expected"),
+    [
+        (driver.CUresult.CUDA_SUCCESS, 0, False),
+        (driver.CUresult.CUDA_SUCCESS, 1, True),
+        (driver.CUresult.CUDA_SUCCESS, 8, True),
+        (driver.CUresult.CUDA_ERROR_INVALID_VALUE, 0, True),
+        (driver.CUresult.CUDA_ERROR_INVALID_VALUE, 2, True),
+    ],
+)
+def test_a_kernel_was_made_for_clusters_or_the_driver_can_not_tell(is_kernel, code, width, expected):
+    own = AttributesOfKernels(code, width)
+    assert update._made_for_clusters(own, 5, is_kernel) is expected
+    assert own.asked == [
+        ("cuKernelGetAttribute", WIDTH, 5, 7) if is_kernel else ("cuFuncGetAttribute", WIDTH, 5)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sides", "expected"),
+    [
+        ([], None),
+        ([(0, 0, 0)], None),
+        ([(0, 0, 0), (1, 0, 0)], 1),
+        ([(0, 0, 0), (0, 2, 0), (2, 1, 1)], 1),
+        ([(0, 0, 3)], 0),
+        ([(0, 0, 0), (0, 0, 0), (0, 0, 1)], 2),
+    ],
+)
+def test_the_first_node_with_a_cluster(sides, expected):
+    rows = (struct.pack("<QQ4I", 2**64 - 1, 2**64 - 1, *each, 2**32 - 1) for each in sides)
+    assert update._clustered(b"".join(rows)) == expected
 
 
 def test_a_kernel_that_was_made_for_clusters(adding, monkeypatch):

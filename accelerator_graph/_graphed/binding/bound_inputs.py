@@ -6,18 +6,16 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._arrays.arrays import ArrayType
-from .._arrays.placement import extent
-from .._arrays.signatures import Leaves
-from ..backends.base import NodeSetter
-from ..errors import AcceleratorGraphError, DriverError
-from .argument_words import ArgumentWord, Ranges
-from .input_nodes import same_bytes
-from .other_places import ALIGNMENT
-from .patches import Memory, addresses, patches
+from ..._arrays.arrays import ALIGNMENT, ArrayType
+from ..._arrays.placement import extent, same_bytes
+from ..._arrays.signatures import Leaves
+from ...backends.base import NodeSetter
+from ...errors import AcceleratorGraphError, DriverError
+from ..input_nodes import Memory, Ranges, addresses, patches
+from .argument_words import ArgumentWord
 
 if TYPE_CHECKING:
-    from .._core._fast import Patches
+    from ..._core._fast import Patches
 
 _ALL = (0, 1 << 64)
 
@@ -36,19 +34,25 @@ class Bindable(NamedTuple):
     """Returns its library's current stream on a device."""
 
 
-def bindables(
-    leaves: Leaves,
-    statics: Sequence[Any],
-    array_types: Sequence[ArrayType],
-    firsts: Iterable[int],
-    kept: Iterable[Any],
-) -> list[Bindable]:
-    """Return the arguments that a graph may use where they lie.
+class Inputs(NamedTuple):
+    """The arrays of the call that is captured."""
+
+    leaves: Leaves
+    statics: Sequence[Any]
+    """Those that the graph was captured with."""
+    array_types: Sequence[ArrayType]
+    firsts: Sequence[int]
+    """Which of them are not given before."""
+
+
+def bindables(inputs: Inputs, kept: Iterable[Any]) -> list[Bindable]:
+    """Return the arguments that a graph may use where they lie, if some arrays stay in use after a call.
 
     Those are dense tensors, like torch's, whose library can be told which streams use their memory. But an
     argument is copied if the result, or what the function keeps, has a view of it: that is one of the static
     array.
     """
+    leaves, statics, array_types, firsts = inputs
     spans = [extent(each) for each in kept]
     found = []
     for i in firsts:

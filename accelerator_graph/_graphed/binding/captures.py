@@ -6,17 +6,16 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._arrays.arrays import ArrayType
-from .._arrays.placement import extent
-from .._core import stream_stack
-from .._core.memory import pool_contents
-from .._core.replay import Runner
-from .._core.streams import Stream
-from ..api import Graph
-from ..backends.base import GraphNode, NodeParameters, NodeSetter
+from ..._arrays.arrays import alias, elsewhere
+from ..._arrays.placement import extent
+from ..._core import stream_stack
+from ..._core.memory import pool_contents
+from ..._core.replay import Runner
+from ..._core.streams import Stream
+from ...api import Graph
+from ...backends.base import GraphNode, NodeParameters, NodeSetter
 from .argument_words import ArgumentWord, Captures, Doubt, NotFollowing, argument_words, check_known
-from .bound_inputs import Bindable, BoundInputs
-from .other_places import alias, elsewhere
+from .bound_inputs import Bindable, BoundInputs, Inputs
 
 _COLLECTIVE = re.compile(
     r"nccl|rccl|nvshmem|rocshmem|symm_?mem|cross_device|multimem"
@@ -34,10 +33,8 @@ has set hold what earlier captures have left there."""
 
 def bound_inputs(
     captured: Graph,
-    statics: Sequence[Any],
-    array_types: Sequence[ArrayType],
+    inputs: Inputs,
     bindables: Sequence[Bindable],
-    firsts: Sequence[int],
     outputs: Sequence[Any],
     stream: Stream,
     capture: Callable[[Sequence[Any]], Graph],
@@ -45,11 +42,12 @@ def bound_inputs(
     """Find where the addresses of static arrays stand in a graph, which is kept.
 
     `capture` captures the function again, with other arrays in the place of the static ones; those of the
-    `bindables` are to be followed. Of the arrays of a call, `firsts` are those that were not given before;
-    `outputs` are the graph's own in the result. Raises `NotFollowing` if calls have to copy.
+    `bindables` are to be followed. `outputs` are the graph's own arrays in the result. Raises `NotFollowing`
+    if calls have to copy.
     """
     if not bindables:
         raise NotFollowing("no argument is a dense tensor, like torch's")
+    _, statics, array_types, firsts = inputs
     again: list[Graph] = []
     try:
         names = _names_of_nodes(captured)

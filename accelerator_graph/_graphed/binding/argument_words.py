@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..backends.base import NodeParameters
+from ...backends.base import NodeParameters
+from ..input_nodes import Ranges
 
 _WORD, _HALF = 8, 4
 _FAR = 0x100
@@ -20,9 +21,6 @@ _FAR = 0x100
 
 _ENOUGH = 6
 """How many captures show that addresses were left in bytes that nobody has set: most have none there."""
-
-Ranges = Sequence[tuple[int, int]]
-"""Where each input begins and ends."""
 
 
 class ArgumentWord(NamedTuple):
