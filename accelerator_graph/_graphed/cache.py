@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from .call_order import CallOrder, current_stream
 from .options import CacheInfo, GraphInputs, Mode, Options
 from .python_state import PythonState
 from .recorded_call import RecordedCall, Swap, record
+from .verified import check_first, why_unproven
 
 _REMEMBERED = 256
 _WARNED_OF = 64
@@ -105,7 +106,7 @@ class GraphCache:
         if recorded is None:
             return uncaptured
         if self._options.verify:
-            _check_first(recorded, getattr(function, "__wrapped__", run), call, names, stream)
+            check_first(recorded, getattr(function, "__wrapped__", run), call, names, stream)
         self._add(call.key, recorded)
         return recorded
 
@@ -160,7 +161,7 @@ class GraphCache:
         recorded = self._record(call, run, labels, stream, mode, unbound or "", python)
         if python is not None and recorded.mode == "bind":
             after = python.now()
-            why = _why_unproven(recorded, plain, call, names, stream)
+            why = why_unproven(recorded, plain, call, names, stream)
             after.restore()
             if why:
                 recorded.close()
@@ -248,37 +249,6 @@ def check_bucket(signature: Hashable, first: Hashable, function: object) -> None
             f"{function!r}: calls with one key share a graph, and the arrays of this one differ from those "
             "of the first in shape, type, strides, device or place; let `key` tell them apart."
         )
-
-
-def _why_unproven(
-    recorded: RecordedCall, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
-) -> str:
-    """Return why replays that use other arrays than the captured ones are not proven to be right; else ''.
-
-    Whatever the proof raises is a reason, too. After an interrupt, the graph is given up.
-    """
-    from ..diagnosis.verification import why_unproven
-
-    try:
-        return why_unproven(function, call, names, recorded, stream)
-    except Exception as error:
-        return f"it could not be compared with an eager run: {type(error).__name__}: {error}".rstrip(".")
-    except BaseException:
-        recorded.close()
-        raise
-
-
-def _check_first(
-    recorded: RecordedCall, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
-) -> None:
-    """Raise `VerificationError`, and give the graph up, if its replays differ from eager runs."""
-    from ..diagnosis.verification import verify_recorded
-
-    try:
-        verify_recorded(function, call, names, recorded, stream)
-    except BaseException:
-        recorded.close()
-        raise
 
 
 def _warn(message: str) -> None:
