@@ -38,11 +38,6 @@ class CaptureTrace:
 
     Nothing but the status of the captured stream is asked, which disturbs no capture and is legal on every
     thread.
-
-    Parameters
-    ----------
-    capture : Capture
-        The capture.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -244,17 +239,7 @@ class _Piece(Owned):
 
 
 class Pieces:
-    """A capture that is recorded in pieces: ahead of each call that would break it, the last piece runs.
-
-    Parameters
-    ----------
-    trace : CaptureTrace
-        Watches the capture.
-    capture : Capture
-        The capture, which has just begun on this thread.
-    rules : Rules
-        Tell which calls break it.
-    """
+    """A capture that is recorded in pieces: ahead of each call that would break it, the last piece runs."""
 
     def __init__(self, trace: CaptureTrace, capture: Capture, rules: Rules) -> None:
         self.found: dict[tuple[object, ...], Suspect] = {}
