@@ -551,6 +551,16 @@ def test_an_exception_of_the_body_has_the_list_as_a_note(stream):
     assert graph.state == "empty"
 
 
+def test_an_exception_that_is_being_handled_has_no_such_note(stream):
+    error = ValueError("before")
+    try:
+        raise error
+    except ValueError:
+        with pytest.raises(ag.CaptureError), ag.diagnose(all=True), ag.Graph():
+            waits(stream)
+    assert not getattr(error, "__notes__", [])
+
+
 def test_a_wait_that_a_capture_permits_is_not_in_the_list(stream):
     other = ag.Stream(backend="cpu")
     with ag.diagnose(all=True), ag.Graph(capture_error_mode="relaxed") as graph:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -249,14 +250,14 @@ class Pieces:
         self._rules = rules
         self._inside: object = None
         """The frame that is in such a call now; None while a piece is being recorded."""
+        self._outer = sys.exception()
         self._made: list[object] = []
         self._undos: list[Callable[[], object]] = []
 
     def status(self, native: Any) -> CaptureStatus:
         """Return the status of a stream as if there were one capture."""
-        return (
-            CaptureStatus.ACTIVE if self._inside is not None else self._capture.backend.capture_status(native)
-        )
+        inside = self._inside is not None
+        return CaptureStatus.ACTIVE if inside else self._capture.backend.capture_status(native)
 
     def begin(self) -> None:
         """Have frameworks report their operations that wait, from now on."""
@@ -273,18 +274,14 @@ class Pieces:
         if self.found:
             self._capture.labels.clear()
             error = sys.exception()
-            if error is not None and not isinstance(error, CaptureError):
+            if error is not self._outer and error is not None and not isinstance(error, CaptureError):
                 error.add_note(str(wording.every(CaptureError(""), subject, self.found, error)))
 
     def calls(self, frame: FrameType, function: Any, first: object) -> None:
         """Note that a frame is about to call a function in C."""
-        if (
-            isinstance(function, FunctionType | MethodType)
-            or is_passive(frame.f_code)
-            or self._is_elsewhere()
-        ):
+        if isinstance(function, FunctionType | MethodType) or self._is_elsewhere():
             return
-        suspect = after_call(frame, function, first)
+        suspect = None if is_passive(frame.f_code) else after_call(frame, function, first)
         if suspect is not None and not suspect.stack[0].is_ours():
             self._enter(frame, suspect)
 
@@ -335,19 +332,20 @@ class Pieces:
         for mark in capture.labels:
             mark.start = -1  # it counts the nodes of one piece
         try:
-            graph = recorder.capture_end(capture._token)
+            end = recorder.destroy_graph, recorder.capture_end(capture._token)
+            piece = _Piece(recorder, capture.backend, [end], capture._owner)
         except DriverError as error:
             self._record()
             told = CaptureError(f"{error}", reason=error.reason, code=error.code, code_name=error.code_name)
             raise wording.every(told, capture.subject, self.found, told) from error
-        piece = _Piece(recorder, capture.backend, [(recorder.destroy_graph, graph)], capture._owner)
         self._made.append(piece)
-        executable = recorder.instantiate(graph)
+        executable = recorder.instantiate(end[1])
         piece.value.insert(0, (recorder.destroy_executable, executable))
         recorder.replay(executable, capture.native)
 
     def _record(self) -> None:
         """Begin the next piece."""
         capture = self._capture
-        capture._token = capture.recorder.capture_begin(capture.native, capture.mode)
+        keep = partial(setattr, capture, "_token")
+        any(map(keep, map(capture.recorder.capture_begin, (capture.native,), (capture.mode,))))  # at once
         self._inside = None
