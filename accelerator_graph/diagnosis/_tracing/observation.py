@@ -215,9 +215,7 @@ class CaptureTrace:
         assert self._where is not None
         refused = None if wording.code_of(cause) is None else cause
         found = culprits(self._found, self._rules, refused)
-        if found:
-            return wording.broken(error, self._subject, found, self._where, cause, self._moved)
-        return wording.unknown(error, self._subject, self._where, self._moved)
+        return wording.broken(error, self._subject, found, self._where, cause, self._moved)
 
     def succeeded(self) -> None:
         """Warn of work that went elsewhere; raise if the capture is the last of several pieces."""
