@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
     from ._core.current_stream import is_graph_available as is_graph_available
-    from ._core.events import Event as Event
     from ._core.labels import label as label
     from ._core.measuring import measure_memory as measure_memory
     from ._core.module_labels import ModuleLabels as ModuleLabels
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from ._core.pools import graph_pool_handle as graph_pool_handle
     from ._core.recapture import Recapture as Recapture
     from ._core.states import GraphState as GraphState
+    from ._core.streams import Event as Event
     from ._core.streams import Stream as Stream
     from ._core.update import GraphUpdate as GraphUpdate
     from ._graphed.decorator import CacheInfo as CacheInfo
@@ -71,15 +71,15 @@ if TYPE_CHECKING:
     from .errors import UnknownBackendError as UnknownBackendError
     from .errors import UnsupportedError as UnsupportedError
     from .errors import VerificationError as VerificationError
-    from .inspection.amounts import MemoryAmount as MemoryAmount
-    from .inspection.amounts import PoolMemory as PoolMemory
     from .inspection.contents import Label as Label
     from .inspection.description import GraphDescription as GraphDescription
     from .inspection.difference import diff as diff
     from .inspection.fingerprint import Fingerprint as Fingerprint
+    from .inspection.graph import memory_report as memory_report
     from .inspection.memory import GraphMemory as GraphMemory
+    from .inspection.memory import MemoryAmount as MemoryAmount
     from .inspection.memory import MemoryReport as MemoryReport
-    from .inspection.memory_report import memory_report as memory_report
+    from .inspection.memory import PoolMemory as PoolMemory
     from .inspection.profile import GraphProfile as GraphProfile
     from .inspection.timings import KernelTime as KernelTime
     from .inspection.timings import LabelTime as LabelTime
@@ -97,9 +97,8 @@ _NAMES = {
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing is_graph_available",
     "._core.states": "GraphState",
-    "._core.events": "Event",
     "._core.recapture": "Recapture",
-    "._core.streams": "Stream",
+    "._core.streams": "Event Stream",
     "._core.update": "GraphUpdate",
     "._graphed.decorator": "CacheInfo GraphInputs Graphed graphed",
     "._graphed.torch.callables": "make_graphed_callables",
@@ -116,12 +115,11 @@ _NAMES = {
         "GraphStateError OutOfMemoryError RanksDisagreeError Reason UnknownBackendError UnsupportedError "
         "VerificationError"
     ),
-    ".inspection.amounts": "MemoryAmount PoolMemory",
     ".inspection.contents": "Label",
     ".inspection.description": "GraphDescription",
     ".inspection.difference": "diff",
-    ".inspection.memory": "GraphMemory MemoryReport",
-    ".inspection.memory_report": "memory_report",
+    ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
+    ".inspection.graph": "memory_report",
     ".inspection.fingerprint": "Fingerprint",
     ".inspection.profile": "GraphProfile",
     ".inspection.timings": "KernelTime LabelTime",

@@ -54,9 +54,6 @@ class Graph(Lifecycle):
         ``ACCELERATOR_GRAPH_DIAGNOSE``, else False.
     progress : bool
         Record a mark at each border of a `label`, so that a `watchdog` can say in which label a replay is.
-    timing : bool
-        Record a timed event at each border of a `label`, so that `profile` can time labels in graphs that
-        can't be copied. Every replay then takes a little longer, and can't become a part of another graph.
 
     Raises
     ------
@@ -236,7 +233,7 @@ class Graph(Lifecycle):
             self._capture_here("reset()")
             self._forget_capture()
         runner = self._runner
-        if runner is not None and (runner.changing is not None or runner.ended):
+        if runner is not None and runner.changing is not None and not runner.ended:
             changing.refuse_in_a_change(runner, "reset()")
         del runner  # it would be kept beyond `drain`
         try:
@@ -365,7 +362,7 @@ class Graph(Lifecycle):
             Nothing was captured.
         """
         self._check("memory()")
-        from .inspection.memory_report import graph_memory
+        from .inspection.graph import graph_memory
 
         return graph_memory(self)
 
@@ -400,10 +397,11 @@ class Graph(Lifecycle):
     ) -> inspection.GraphProfile:
         """Run the graph's work to find out how long it takes, and how long each label in it.
 
-        Replays the graph three times to warm up, and then as often as `replays` says; in turns with a copy
-        that has events at the borders of labels, if it is kept and has labels. A graph made with
-        ``timing=True`` has these events itself and needs no copy. The work is really done, so outputs and
-        whatever else it writes change. Goes where `replay` would go, and waits until it is done.
+        Replays the graph three times to warm up, and then as often as `replays` says. If the graph is kept
+        and has labels, these replays alternate with those of a copy that has events at the borders of the
+        labels. A graph that allocates or frees memory or has conditional nodes can't be copied: it is timed
+        as a whole. The work is really done, so outputs and whatever else it writes change. Goes where
+        `replay` would go, and waits until it is done.
 
         Parameters
         ----------
@@ -580,4 +578,4 @@ def current_graph() -> Graph | None:
     hand and whose graph is out of reach: ``current_graph().reset()``.
     """
     capturing = capture_table.thread.graphs
-    return cast("Graph", capturing[-1]) if capturing else None
+    return cast("Graph", next(reversed([*capturing.values()]), None))

@@ -48,6 +48,8 @@ TOGETHER = ("tests/registry/test_plugins.py", "tests/release/test_release.py", "
 """Modules whose tests share a slow fixture."""
 
 RUN = pytest.StashKey[Run]()
+HOMELESS = pytest.StashKey[str]()
+"""Why nobody would run a test; empty if a lane does."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,10 +64,14 @@ def pytest_make_collect_report(
     """A module whose needs are not met is no skip; see `lanes.require`."""
     report = yield
     if report.skipped and isinstance(report.longrepr, tuple):
-        _, found, needs = report.longrepr[2].partition(lanes.LEFT_OUT)
+        _, found, words = report.longrepr[2].partition(lanes.LEFT_OUT)
         if found:
-            collector.config.stash[RUN].left_out.add(needs.partition(":")[0])
-            report.outcome, report.result = "passed", []
+            needs = words.partition(":")[0]
+            if lanes.lanes_of(collector.path, needs.split()):
+                collector.config.stash[RUN].left_out.add(needs)
+                report.outcome, report.result = "passed", []
+            else:
+                report.outcome, report.longrepr = "failed", lanes.homeless(needs.split())
     return report
 
 
@@ -80,17 +86,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.needs(need))
         needs = {need for mark in item.iter_markers("needs") for need in mark.args}
         simulator = _simulator(item)
-        unmet = [*filter(lanes.lacking, needs)]
+        homes = lanes.lanes_of(item.path, needs)
+        unmet = [*filter(lanes.lacking, needs)] if homes else []
         if simulator and lanes.missing(simulator) and not os.environ.get(lanes.REQUIRED):
             unmet.append(simulator)
-        if unmet:
+        if unmet or (homes and os.environ.get(lanes.SIMULATOR, homes[0]) not in homes):
             deselected.append(item)
-            config.stash[RUN].left_out.add(" ".join(needs or lanes.LANES[simulator].needs))
+            config.stash[RUN].left_out.add(" ".join(needs or lanes.LANES[simulator or "cpu"].needs))
         else:
-            item.user_properties.append(("lane", simulator or lanes.lane_of(frozenset(needs))))
+            item.stash[HOMELESS] = "" if homes else lanes.homeless(needs)
+            item.user_properties.append(("lane", simulator or (lanes.lane_here(homes) if homes else "")))
             chosen.append((not simulator, item))
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for _, item in sorted(chosen, key=lambda each: each[0])]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.stash[HOMELESS]:
+        pytest.fail(item.stash[HOMELESS], pytrace=False)
 
 
 def pytest_collection_finish() -> None:

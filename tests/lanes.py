@@ -1,8 +1,10 @@
 """The lanes: what tests need beside Python, what a lane proves, and how to run one that can't run here.
 
 A test says what it needs with a marker, a module with `pytestmark = require(...)` above its imports. A test
-whose needs are not met is deselected. Simulators run in processes of their own: a test that starts one has
-the marker `starts`, and reports how many tests ran there. The summary at the end of a run names every lane.
+whose needs are not met is deselected. A test that has no lane, since none offers all that it needs in its
+folder, fails. Simulators run in processes of their own: a test that starts one has the marker `starts`, and
+reports how many tests ran there. Files not called ``test_`` are run by a test that names them. The summary
+at the end of a run names every lane.
 
 A plain run differs from CI's, which sets ACCELERATOR_GRAPH_REQUIRE_LANES, in three ways. It leaves out the
 tests that need "rest". It takes samples where CI takes everything: see `SAMPLES`. And a lane that can't run
@@ -17,8 +19,9 @@ import shutil
 import sys
 import sysconfig
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -29,6 +32,8 @@ from accelerator_graph.backends.hip import HipBackend
 from simulators.amd import runtime as amd
 from simulators.amd.cupy_rocm import environment as cupy_rocm
 from simulators.compiling import compiler
+
+TESTS = Path(__file__).resolve().parent
 
 REQUIRED = "ACCELERATOR_GRAPH_REQUIRE_LANES"
 """If this variable is set, a lane that needs no GPU and can't run is a failure. CI sets it."""
@@ -42,8 +47,8 @@ SAMPLES = {
 }
 """What a plain run takes one in so many of; which one differs from test to test. CI takes all."""
 
-INTERPRETER = frozenset(("monitoring", "tracing", "no_lock"))
-"""Needs that depend on the Python alone: the lanes do not differ in them."""
+ANYWHERE = frozenset(("monitoring", "tracing", "no_lock", "rest"))
+"""Needs that depend on the Python and on the run: the lanes do not differ in them."""
 
 LEFT_OUT = "left out, needs "
 """Begins the reason of a module that `require` left out."""
@@ -55,10 +60,18 @@ class Lane(NamedTuple):
     title: str
     proves: str
     needs: frozenset[str]
-    """The needs of the tests that this lane is for; empty if they are not among the tests of this run."""
+    """What its tests may need; empty if they are not among the tests of this run."""
     command: str
     """How to run it alone."""
+    folders: tuple[str, ...] = ()
+    """The folders and modules that it runs, below ``tests``; all if this is empty."""
 
+
+SHIM = ("backends/test_conformance.py", "backends/both/test_same_graphs.py")
+ON_A_GPU = (
+    *("backends", "compat", "core", "diagnosis", "docs", "driver_rules", "examples", "gpu", "graphed"),
+    "interop",
+)
 
 LANES = {
     "cpu": Lane(
@@ -72,30 +85,35 @@ LANES = {
         "the CUDA backend, through cuda-python, on a driver written in C",
         frozenset(("cuda", "software_cuda")),
         "python3 dev.py test tests/simulators/test_cuda.py",
+        ("backends", "compat", "diagnosis", "driver_rules", "graphed", "interop"),
     ),
     "amd": Lane(
         "AMD's runtime on the CPU",
         "the HIP backend, through hip-python, on AMD's own runtime",
         frozenset(("hip", "amd")),
         "python3 dev.py test tests/simulators/test_amd.py",
+        ("backends", "diagnosis", "driver_rules", "graphed"),
     ),
     "cupy_rocm": Lane(
         "CuPy for ROCm on the CPU",
         "captures of CuPy's kernels and memory, on AMD's runtime",
         frozenset(("cupy",)),
         "python3 dev.py test tests/simulators/test_cupy_rocm.py",
+        ("diagnosis", "examples", "interop"),
     ),
     "hip_on_cuda": Lane(
         "HIP shim on that driver",
         "the shim that takes the HIP backend to an NVIDIA GPU",
-        frozenset(("shim",)),
+        frozenset(("hip", "shim")),
         "python3 dev.py test tests/simulators/test_hip_on_cuda.py",
+        SHIM,
     ),
     "torch_cpu": Lane(
         "torch's build for the CPU",
         "captures of torch's own functions, modules and autograd",
-        frozenset(("torch",)),
+        frozenset(("torch", "no_gpu")),
         "python3 dev.py test tests/torch_cpu",
+        ("compat", "core", "diagnosis", "graphed"),
     ),
     "type_checkers": Lane(
         "pyright",
@@ -138,20 +156,27 @@ LANES = {
         "results, frameworks and speed on a device",
         frozenset(("cuda", "cupy", "gpu", "torch")),
         "python tests/gpu/verify.py",
+        ON_A_GPU,
     ),
     "gpus": Lane(
         "several GPUs",
         "a graph for each device, and collectives",
-        frozenset(("gpus", "torch")),
+        frozenset(("cuda", "cupy", "gpu", "gpus", "torch")),
         "python tests/gpu/verify.py --gpus",
+        ("examples", "gpu"),
     ),
     "hip_on_gpu": Lane(
         "a GPU through the HIP shim",
         "the HIP backend moving data on a device",
-        frozenset(("shim",)),
+        frozenset(("hip", "shim")),
         "python tests/gpu/verify.py --backend hip",
+        SHIM,
     ),
 }
+
+
+SIMULATORS = frozenset(("cuda", "amd", "cupy_rocm", "hip_on_cuda"))
+"""The lanes that need a process of their own."""
 
 
 # ---- what is missing -----------------------------------------------------------------------------
@@ -160,23 +185,29 @@ LANES = {
 @cache
 def lacking(need: str) -> str:
     """Return why this process does not meet a need, as a clause; nothing if it does."""
-    simulator = os.environ.get(SIMULATOR, "")
-    cuda, hip = CudaBackend.probe(), HipBackend.probe()
     match need:
         case "rest":
             return "" if os.environ.get(REQUIRED) else "it is slow, and CI runs it"
+        case "monitoring":
+            return "" if sys.version_info >= (3, 12) else "this Python has no sys.monitoring"
+        case "tracing":
+            return "" if sys.version_info < (3, 12) else "this Python has sys.monitoring instead"
+        case "no_lock":
+            return "" if sysconfig.get_config_var("Py_GIL_DISABLED") else "this Python has its lock"
+    if here := os.environ.get(SIMULATOR):
+        return "" if need in LANES[here].needs else "another lane runs it"
+    cuda, hip = CudaBackend.probe(), HipBackend.probe()
+    match need:
         case "cpu":
-            return "the cpu lane runs it" if simulator else ""
+            return ""
         case "no_gpu":
-            return "it stands in for a GPU, and there is one" if cuda.usable and not simulator else ""
-        case "cuda":
+            return "it stands in for a GPU, and there is one" if cuda.usable else ""
+        case "cuda" | "gpu":
             return cuda.reason
-        case "gpu":
-            return cuda.reason or ("there is a simulator instead of a GPU" if simulator else "")
         case "gpus":
-            return lacking("gpu") or ("there is one GPU" if cuda.devices == 1 else "")
+            return cuda.reason or ("there is one GPU" if cuda.devices == 1 else "")
         case "software_cuda":
-            return "" if simulator == "cuda" else "this process is not on the software CUDA driver"
+            return "this process is not on the software CUDA driver"
         case "hip":
             return hip.reason
         case "amd":
@@ -184,24 +215,13 @@ def lacking(need: str) -> str:
         case "shim":
             return cuda.reason or hip.reason
         case "cupy":
-            there = importlib.util.find_spec("cupy")
-            return (
-                (hip.reason if simulator == "cupy_rocm" else lacking("gpu"))
-                if there
-                else "CuPy is not installed"
-            )
+            return cuda.reason if importlib.util.find_spec("cupy") else "CuPy is not installed"
         case "browser":
             return browser.missing() or lacking("rest")
         case "mpi":
             if not importlib.util.find_spec("mpi4py"):
                 return "mpi4py is not installed"
             return "" if mpiexec() else "there is no mpiexec"
-        case "monitoring":
-            return "" if sys.version_info >= (3, 12) else "this Python has no sys.monitoring"
-        case "tracing":
-            return "" if sys.version_info < (3, 12) else "this Python has sys.monitoring instead"
-        case "no_lock":
-            return "" if sysconfig.get_config_var("Py_GIL_DISABLED") else "this Python has its lock"
         case "torch":
             return "" if importlib.util.find_spec("torch") else "torch is not installed"
     raise ValueError(f"{need!r} must be one of the needs of a lane in tests/lanes.py.")
@@ -268,18 +288,34 @@ def sampled() -> str:
 # ---- what ran ------------------------------------------------------------------------------------
 
 
-def lane_of(needs: frozenset[str]) -> str:
-    """Return the lane that a test with these needs runs in, in this process."""
-    needs -= INTERPRETER | {"rest"}
-    for lane in ("gpus", "browser", "mpi"):
-        if lane in needs:
-            return lane
-    here = os.environ.get(SIMULATOR)
-    if here or needs <= LANES["cpu"].needs:
-        return here or "cpu"
-    if needs == {"torch"}:
-        return "torch_cpu"
-    return "hip_on_gpu" if needs & {"hip", "shim"} else "gpu"
+def lanes_of(path: Path, needs: Iterable[str]) -> list[str]:
+    """Return the lanes that run a test: by the file that it is in, and what it needs."""
+    if not path.name.startswith("test_"):
+        return [os.environ.get(SIMULATOR, "cpu")]
+    wanted = frozenset(needs) - ANYWHERE
+    places = {
+        place.relative_to(TESTS).as_posix() for place in (path, *path.parents) if TESTS in place.parents
+    }
+    return [
+        name
+        for name, lane in LANES.items()
+        if wanted <= lane.needs
+        and (name == "cpu" or wanted - {"no_gpu"})
+        and (not lane.folders or not places.isdisjoint(lane.folders))
+    ]
+
+
+def lane_here(lanes: Sequence[str]) -> str:
+    """Return the lane as which a test is counted that this process runs."""
+    return os.environ.get(SIMULATOR) or min(lanes, key=lambda name: name in SIMULATORS)
+
+
+def homeless(needs: Iterable[str]) -> str:
+    """Return a sentence about a test, or a module, that has no lane."""
+    return (
+        f"no lane in tests/lanes.py runs what needs {' and '.join(sorted(needs))} in this folder, so nobody "
+        "would run it; add the folder to a lane, or change the needs."
+    )
 
 
 def summary(ran: Mapping[str, int], left_out: Iterable[str]) -> list[str]:

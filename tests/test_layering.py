@@ -37,7 +37,7 @@ RULES = [
     ("interop.base interop._contract", "errors _interpreter backends.base interop._contract", ""),
     ("interop.registry", "errors _interpreter _plugins interop.base interop._contract", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
-    ("inspection.memory_report inspection.graph", "errors backends.base _core inspection", ""),
+    ("inspection.graph", "errors backends.base _core inspection", ""),
     ("inspection", "backends.base interop.base inspection", ""),
     (
         "interop.cuda_core interop.cupy interop.numba interop.warp",
@@ -66,15 +66,20 @@ RULES = [
     ),
     (
         "diagnosis._verify diagnosis.verification",
-        "errors _interpreter backends.base backends.memory interop.base interop.registry _core api _graphed "
-        "diagnosis._verify",
+        "errors _interpreter backends.base backends.memory interop.base interop.registry _core api _arrays "
+        "_graphed diagnosis._verify",
         "",
     ),
-    ("_graphed.verified", "_core diagnosis.verification _graphed", ""),
+    (
+        "_arrays",
+        "errors backends.base interop.base interop.registry _core.streams _arrays",
+        "",
+    ),
+    ("_graphed.cache", "errors _interpreter _core _arrays diagnosis.verification _graphed", ""),
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
-        "_graphed",
+        "_arrays _graphed",
         "",
     ),
     (
@@ -114,7 +119,7 @@ MAY_NAME = (
     "_install backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda "
     "backends.hip backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp "
     "interop.cuda_core compat _graphed.torch testing.works _cli._doctor diagnosis.ranks_groups "
-    "diagnosis._verify.modules"
+    "diagnosis._verify.where"
 )
 LISTS = {"backends", "interop"}
 """Packages, without their modules, that list these by name."""

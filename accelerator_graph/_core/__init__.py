@@ -6,7 +6,6 @@ from .._interpreter.lazy import imported_on_use
 
 TYPE_CHECKING: bool = False  # as in the package itself
 if TYPE_CHECKING:
-    from .events import Event as Event
     from .node_change import NodeChange as NodeChange
     from .recapture import Recapture as Recapture
     from .update import GraphUpdate as GraphUpdate
@@ -14,7 +13,6 @@ else:  # methods of `Graph` and `Stream` take and return these; no capture needs
     __getattr__ = imported_on_use(
         __name__,
         {
-            f"{__name__}.events": "Event",
             f"{__name__}.node_change": "NodeChange",
             f"{__name__}.recapture": "Recapture",
             f"{__name__}.update": "GraphUpdate",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
@@ -14,8 +13,7 @@ from ..interop.base import FrameworkRecorder
 from . import capture_table
 from .extension import fast, new_lock
 from .ownership import Owned
-from .stream_base import captured_by, describe
-from .streams import Stream
+from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
     from ..backends.base import Backend, Recorder
@@ -32,8 +30,6 @@ class Executable(Owned):
         Held during each launch. None if the recorder serialises replays itself, until the first update.
     last : object
         The owner of the stream of the latest run, which the next run may have to wait for.
-    alone : bool
-        It can't be a part of another graph, which could outlive the events that it records.
     made_of : object
         The recorder's graph, if that was kept.
     changes : NodeChanges or None
@@ -44,14 +40,11 @@ class Executable(Owned):
         Set by `drain` once nobody holds this object any more, if another one stands for the executable now.
     """
 
-    __slots__ = ("alone", "changes", "former", "last", "lock", "made_of", "over")
+    __slots__ = ("changes", "former", "last", "lock", "made_of", "over")
 
-    def __init__(
-        self, recorder: Recorder, backend: Backend, value: Any, *keeps: object, alone: bool = False
-    ) -> None:
+    def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
         self.over: threading.Event | None = None  # first: an interrupt may come at any moment
         super().__init__(recorder, backend, value, *keeps)
-        self.alone = alone
         self.lock = None if recorder.serialises_replays else new_lock()
         self.last: object = None
         self.made_of: object = None
@@ -64,7 +57,7 @@ class Executable(Owned):
         Launches that began before, without the lock, may still be under way until its `former` is set.
         """
         self.over = threading.Event()
-        other = Executable(self.recorder, self.backend, self.value, alone=self.alone)
+        other = Executable(self.recorder, self.backend, self.value)
         other.keeps = self.keeps
         other.lock = new_lock()
         other.made_of, other.changes = self.made_of, self.changes
@@ -120,8 +113,6 @@ class Binding:
     def connect(self, executable: Executable, check: Callable[[], None] | None) -> None:
         """Launch this executable from now on, after a check if there is one."""
         recorder, value, native = executable.recorder, executable.value, self._stream._native
-        if executable.alone:
-            check = partial(refuse_in_graph, self._stream, check)
         if check is not None:
             self.target = (_checked(check, recorder.bind(value, native)), executable, False)
         elif fast and executable.lock is None and (found := recorder.launch_function(value, native)):
@@ -213,18 +204,6 @@ def refuse_capturing(stream: Stream) -> None:
             f"graph, and {captured_by(stream)}.",
             reason="illegal_call",
         )
-
-
-def refuse_in_graph(stream: Stream, check: Callable[[], None] | None = None) -> None:
-    """Raise `CaptureError` if a graph with events of its own would become a part of another; then check."""
-    if stream._is_capturing():
-        raise CaptureError(
-            f"replay onto the {describe(stream)}: a graph made with timing=True can't be replayed in another "
-            f"graph, and {captured_by(stream)}.",
-            reason="illegal_call",
-        )
-    if check is not None:
-        check()
 
 
 def _launch_in_c(executable: Executable, stream: Stream, known: LaunchFunction | bool) -> Launch | None:

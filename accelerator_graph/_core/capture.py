@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .._interpreter.exceptions import text_of
 from ..backends.base import Backend, CaptureStatus
 from ..errors import (
     AcceleratorGraphError,
@@ -19,7 +20,7 @@ from . import capture_table, gc_pause, stream_stack
 from .capture_base import NO_TOKEN, CaptureBase, Captured
 from .capture_plan import CaptureMode, native_mode
 from .ownership import Callback
-from .stream_base import captured_by
+from .streams import captured_by
 
 if TYPE_CHECKING:
     from .marks import LabelledRange
@@ -99,8 +100,6 @@ class Capture(CaptureBase):
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
         if self.progress is not None:
             self.progress.begin(backend, native, self.recorded())
-        if self.events is not None:
-            self.events.begin(self.recorded())
         if observer is not None:
             self.observation = observer(self)
             self.observation.begin()
@@ -114,7 +113,7 @@ class Capture(CaptureBase):
         capture_table.live[self._key] = self
         graph = self._graph()
         assert graph is not None
-        thread.graphs.append(graph)
+        thread.graphs[self._key] = graph
         gc_pause.pause()
         entry = stream_stack.Entry(self.stream, self)
         handle = stream_stack.enter(entry, frameworks)
@@ -128,17 +127,29 @@ class Capture(CaptureBase):
                 entry.undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
 
     def failure(self, cause: BaseException) -> CaptureError | None:
-        """Return the error to raise if the driver has invalidated the capture; None if it has not."""
+        """Return the error to raise for what the body raised; None if that passes unchanged.
+
+        It passes if the driver has not invalidated the capture, unless a framework has refused a call.
+        """
         said = cause if isinstance(cause, DriverError) else None
         self._stop_observing()
         try:
-            if self.backend.capture_status(self.native) is not CaptureStatus.INVALIDATED:
+            status = self.backend.capture_status(self.native)
+            if status is CaptureStatus.ACTIVE and self._is_refusal(cause):
+                fact = f"a call was refused ({text_of(cause)}); move it out of the captured code"
+                return capture_error(f"{self.subject} failed", reason="illegal_call", fact=fact)
+            if status is not CaptureStatus.INVALIDATED:
                 return None
         except DriverError as error:  # the device is lost
             said = error
         except AcceleratorGraphError:  # nothing is known; the body's exception must not be hidden
             return None
         return self._explained(capture_error(f"{self.subject} failed", said, "invalidated"), cause)
+
+    def _is_refusal(self, cause: BaseException) -> bool:
+        if not isinstance(cause, Exception):
+            return False
+        return any(framework.refuses(cause) for framework in stream_stack.taking_part(self.backend))
 
     def _explained(self, error: CaptureError, cause: BaseException | None = None) -> CaptureError:
         return error if self.observation is None else self.observation.explained(error, cause)
@@ -160,16 +171,13 @@ class Capture(CaptureBase):
             self.observation.stop()
         if self.progress is not None:
             self.progress.end(self.backend, self.native)
-        events = self.events
-        own = () if events is None else events.end()
         try:
-            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner, *own)
+            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
             raise self._explained(capture_error(f"{self.subject} did not become a graph", error)) from error
         self._token = NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
-        captured.events = events
         captured.mode = self.mode
         return captured
 
@@ -180,19 +188,20 @@ class Capture(CaptureBase):
             count = self.recorder.node_count(captured.value)
         except AcceleratorGraphError:  # without its labels, the graph is still good
             return ()
-        marks = kept(self.labels, count, self.backend)
-        if self.events is not None:
-            self.events.stand_at(marks)
-        return ranges(marks, count or 0)
+        return ranges(kept(self.labels, count, self.backend), count or 0)
 
     def abandon(self) -> None:
         """End the capture and discard the recording. Calling it twice is fine."""
-        self._stop_observing()
+        if self.observation is not None:
+            self.observation.stop()
         try:
             self._abandon()
         finally:
             try:
-                self._leave()
+                unfinished = capture_table.thread.unfinished
+                entered = any(entry.entrant is self for entry in stream_stack.thread.entries)
+                if self._undos or self._key in capture_table.live or self._key in unfinished or entered:
+                    self._leave()  # else there may be no stack left for it
             finally:
                 self.lease.release()
 
@@ -212,10 +221,8 @@ class Capture(CaptureBase):
         thread = capture_table.thread
         capture_table.live.pop(self._key, None)
         thread.unfinished.pop(self._key, None)
+        thread.graphs.pop(self._key, None)
         gc_pause.resume()
-        graph = self._graph()
-        if graph in thread.graphs:
-            thread.graphs.remove(graph)
         try:
             if self._undos:
                 stream_stack.undo(self._undos)

@@ -11,7 +11,7 @@ from weakref import ref
 from .._interpreter import process
 from ..errors import AcceleratorGraphError, GraphStateError
 from .ownership import Owned
-from .stream_base import describe
+from .streams import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from . import capture_table
     from .call_site import Site
     from .capture_plan import CaptureMode
-    from .captured_events import CapturedEvents
     from .marks import LabelledRange, Mark
     from .observation import Observation
     from .pools import Lease
@@ -62,7 +61,6 @@ class CaptureBase:
         "backend",
         "begun_at",
         "collectives",
-        "events",
         "frameworks",
         "home",
         "labels",
@@ -102,7 +100,6 @@ class CaptureBase:
         self.observation: Observation | None = None
         self.collectives: list[Collective] = []
         self.progress: Progress | None = None
-        self.events: CapturedEvents | None = None
         self._undos: list[Undo] = []
         self._token: Any = NO_TOKEN
         self._key = next(_keys)
@@ -140,15 +137,6 @@ class CaptureBase:
         except AcceleratorGraphError:  # a capture that is broken says so at its end
             return None
 
-    def record_border(self) -> int | None:
-        """Record an event at the border of a label, if that was asked for; return its number."""
-        return None if self.events is None else self.events.record()
-
-    def own_nodes(self) -> int:
-        """Return how many of the nodes so far are markers of progress and events for times."""
-        events = 0 if self.events is None else len(self.events.owned)
-        return events if self.progress is None else events + self.progress.nodes
-
     def check_thread(self, what: str) -> None:
         """Raise `GraphStateError` if this thread may not end the capture."""
         if not self.is_here() and (what != "reset()" or self.thread_lives()):
@@ -169,11 +157,10 @@ class CaptureBase:
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ("events", "labels", "mode")
+    __slots__ = ("labels", "mode")
 
     is_lent: ClassVar[bool] = False
     """The graph is another one's, which lives as long as this."""
-    events: CapturedEvents | None
     labels: tuple[LabelledRange, ...]
     mode: CaptureMode
 

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
         def recorded(self) -> int | None:
             """Return how many nodes there are so far; None if that is not known."""
 
-        def record_border(self) -> int | None:
-            """Record an event at the border of a label, if that was asked for; return its number."""
-
         def who(self) -> str:
             """Return who is capturing, and the way out: a clause for a message."""
 
@@ -54,7 +51,7 @@ if TYPE_CHECKING:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.graphs: list[Retaining] = []
+        self.graphs: dict[int, Retaining] = {}
         self.unfinished: dict[int, LiveCapture] = {}
         self.end: object = None
 
@@ -63,14 +60,14 @@ live: dict[int, LiveCapture] = {}
 """Every capture under way, in all threads, by an arbitrary key. Replays in C look whether it is empty."""
 
 thread = _Thread()
-"""`thread.graphs`: the graphs that this thread is capturing, the innermost last. The thread holds them, so
-the collector never takes one midway. `thread.unfinished`: their captures by key. `thread.end` abandons those
-that are left when the thread ends."""
+"""`thread.graphs`: the graphs that this thread is capturing by the keys of their captures, the innermost
+last. The thread holds them, so the collector never takes one midway. `thread.unfinished`: their captures.
+`thread.end` abandons those that are left when the thread ends."""
 
 
 def disturbed_by(backend: Backend) -> bool:
     """Return True if a capture is under way on this backend."""
-    return backend in [capture.backend for capture in list(live.values())]
+    return any(capture.backend is backend for capture in list(live.values()))
 
 
 def _after_fork() -> None:

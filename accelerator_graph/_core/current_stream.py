@@ -5,9 +5,8 @@ from __future__ import annotations
 from ..backends import registry
 from ..errors import BackendError, capture_error
 from ..interop import registry as interop
-from .framework_streams import current_streams
-from .stream_base import Borrowed, FrameworkCurrent, describe
-from .streams import Stream, innermost
+from .stream_lookup import current_streams
+from .streams import Borrowed, FrameworkCurrent, Stream, describe, innermost
 
 
 def current_stream() -> Stream | None:

@@ -27,7 +27,7 @@ def pause() -> None:
     """
     global _ours
     with _lock:
-        if _around not in gc.callbacks:
+        if id(_around) not in map(id, gc.callbacks):  # the other callbacks could compare equal to anything
             gc.callbacks.append(_around)
         if gc.isenabled():
             _ours = True
@@ -40,8 +40,8 @@ def resume() -> None:
     with _lock:
         if capture_table.live:
             return
-        if not _collecting and _around in gc.callbacks:  # else it has to see the end
-            gc.callbacks.remove(_around)
+        if not _collecting and id(_around) in map(id, gc.callbacks):  # else it has to see the end
+            del gc.callbacks[[*map(id, gc.callbacks)].index(id(_around))]
         if _ours:  # even if an interrupt came before this, the last time
             gc.enable()
             _ours = False

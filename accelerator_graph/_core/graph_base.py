@@ -12,8 +12,7 @@ from ..errors import GraphStateError
 from . import ownership, pools, states, switches
 from .capture_plan import CaptureMode, check_mode
 from .states import GraphState
-from .stream_base import describe
-from .streams import as_stream
+from .streams import as_stream, describe
 
 if TYPE_CHECKING:
     from ..interop.base import Collective
@@ -55,7 +54,6 @@ class GraphBase:
         "_retained",
         "_runner",
         "_shows_progress",
-        "_timing",
         "_watched",
     )
 
@@ -73,18 +71,15 @@ class GraphBase:
         check_input_liveness: bool | None = None,
         diagnose: bool | None = None,
         progress: bool = False,
-        timing: bool = False,
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
-        if progress is not False or timing is not False:
+        if progress is not False:
             boolean(progress, "progress")
-            boolean(timing, "timing")
         if pool is not None:
             pools.check_pool(pool)
         self._keep_graph = keep_graph
         self._shows_progress = progress
-        self._timing = timing
         self._debug = False
         self._graph_pool = pool
         self._mode = "default" if capture_error_mode == "default" else check_mode(capture_error_mode)
@@ -199,5 +194,4 @@ class GraphBase:
             "check_input_liveness": self._finds_inputs,
             "diagnose": self._diagnose,
             "progress": self._shows_progress,
-            "timing": self._timing,
         }

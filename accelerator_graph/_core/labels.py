@@ -62,10 +62,9 @@ class label:
                 capture.progress.enter(
                     capture.backend, capture.native, [*open_names(capture.labels), self._name]
                 )
-            event = None if capture is None else capture.record_border()
             start = None if capture is None else capture.recorded()
             if capture is not None and start is not None:
-                capture.labels.append(Mark(self, self._name, start, self._site(), event))
+                capture.labels.append(Mark(self, self._name, start, self._site()))
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -79,7 +78,6 @@ class label:
                     if mark.stop == mark.start and kind is None and not self.may_be_empty:
                         fact = f"nothing was recorded inside the label {self._name!r}"
                         warn_of_nothing(f"{fact}: {why_empty(capture.backend)}.", EmptyLabelWarning)
-                    mark.end = capture.record_border()
                     if capture.progress is not None:
                         capture.progress.enter(capture.backend, capture.native, open_names(capture.labels))
                     return

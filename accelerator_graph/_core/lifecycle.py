@@ -53,8 +53,6 @@ class Lifecycle(GraphBase):
                 self.capture_end() if exc is None else self._abandon(exc)
             elif exc is None:
                 raise GraphStateError(f"{self._lost or states.ENDED_INSIDE}.")
-        except GraphStateError:
-            raise
         except BaseException:
             self._recover()
             raise
@@ -66,7 +64,7 @@ class Lifecycle(GraphBase):
         self._exit(kind, exc, trace)
 
     def _begin(self, plan: CapturePlan) -> None:
-        """Begin a capture, in a state that allows it."""
+        """Begin a capture, in a state that allows it. If this raises, `_recover` has to follow."""
         lease = pools.Lease(self._graph_pool if plan.pool is None else plan.pool)
         mode = self._mode if plan.mode is None else check_mode(plan.mode)
         finds_inputs = self._finds_inputs if plan.finds_inputs is None else plan.finds_inputs
@@ -75,33 +73,25 @@ class Lifecycle(GraphBase):
         if target._closed or target._forks != ownership.forks:
             target._check()
         home = plan.home or target
-        try:
-            hold = plan.default or home.held()
-            capture = self._capture = Capture(self, target, hold, lease, len(self._retained or ()))
-            if self._shows_progress:
-                from .progress import Progress
+        hold = plan.default or home.held()
+        capture = self._capture = Capture(self, target, hold, lease, len(self._retained or ()))
+        if self._shows_progress:
+            from .progress import Progress
 
-                capture.progress = Progress(target._backend, target._native)
-            if self._timing:
-                from .captured_events import CapturedEvents
+            capture.progress = Progress(target._backend, target._native)
+        if finds_inputs and self._watched is None:
+            from .liveness import Watchlist
 
-                capture.events = CapturedEvents(target._backend, target._native, target._device)
-            if finds_inputs and self._watched is None:
-                from .liveness import Watchlist
-
-                self._watched = Watchlist()
-            used = None if self._watched is None else self._watched.begin()
-            prepare = home if plan.prepare else None
-            if not (prepare is None or home is target or plan.default is not None) and home._is_capturing():
-                prepare = target
-            uses = used if finds_inputs else None
-            capture.frameworks = plan.frameworks
-            observer = self._observer() if self._diagnose or switches.diagnosing.get() else None
-            capture.begin(mode, prepare, plan.idle, self._generators, uses, observer)
-            self._home, self._lost = home, ""
-        except BaseException:
-            self._forget_capture()
-            raise
+            self._watched = Watchlist()
+        used = None if self._watched is None else self._watched.begin()
+        prepare = home if plan.prepare else None
+        if not (prepare is None or home is target or plan.default is not None) and home._is_capturing():
+            prepare = target
+        uses = used if finds_inputs else None
+        capture.frameworks = plan.frameworks
+        observer = self._observer() if self._diagnose or switches.diagnosing.get() else None
+        capture.begin(mode, prepare, plan.idle, self._generators, uses, observer)
+        self._home, self._lost = home, ""
 
     def _observer(self) -> Observer | None:
         """Return what is to watch the next capture, which is to be diagnosed."""
@@ -125,8 +115,7 @@ class Lifecycle(GraphBase):
                 del self._retained[capture.retained :]
             if capture.observation is not None:
                 capture.observation.succeeded()
-            events = capture.progress is not None or capture.events is not None
-            own = capture.own_nodes() if events else 0
+            own = 0 if capture.progress is None else capture.progress.nodes
             if runner.counted == own or (runner.counted is None and runner.is_empty(own)):
                 self._found_empty(capture.subject)
             kept = keep
@@ -157,21 +146,21 @@ class Lifecycle(GraphBase):
         return capture
 
     def _forget_capture(self) -> None:
-        """Leave no trace of a capture that failed, even if one interrupt arrives in the middle of that."""
-        try:
-            self._undo_capture()
-        except BaseException:
-            self._undo_capture()
-            raise
+        """Leave no trace of a capture that failed. Can be repeated after an interrupt."""
+        if self._capture is not None:
+            try:
+                self._capture.abandon()
+            except Exception:  # a framework's, which does not come again
+                self._capture.abandon()
+                self._forgotten(self._capture)
+                raise
+            self._forgotten(self._capture)
 
-    def _undo_capture(self) -> None:
-        capture = self._capture
-        if capture is not None:
-            capture.abandon()
-            if self._retained:
-                del self._retained[capture.retained :]
-            if self._watched is not None:
-                self._watched.abandon()
+    def _forgotten(self, capture: Capture) -> None:
+        if self._retained:
+            del self._retained[capture.retained :]
+        if self._watched is not None:
+            self._watched.abandon()
         if self._runner is not None:
             self._runner.refuse("the capture failed; capture again, and bind() again")
         self._empty()
@@ -189,8 +178,6 @@ class Lifecycle(GraphBase):
     def _enter(self, plan: CapturePlan) -> None:
         try:
             self._begin(plan)
-        except GraphStateError:
-            raise
         except BaseException:
             self._recover()
             raise
@@ -203,7 +190,7 @@ class Lifecycle(GraphBase):
     def _abandon(
         self, exc: BaseException, then: str = "the graph is empty and can be captured again"
     ) -> None:
-        """Leave no trace because the body raised; raise `CaptureError` if the capture was invalidated."""
+        """Leave no trace because the body raised; raise `CaptureError` if that broke the capture."""
         capture = self._capture_here("__exit__()")
         failure = capture.failure(exc)
         self._forget_capture()

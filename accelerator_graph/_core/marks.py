@@ -13,21 +13,16 @@ LabelledRange = tuple[str, int, int, str, int]
 
 
 class Mark:
-    """A label in a capture. `stop` is None until its block is left.
+    """A label in a capture. `stop` is None until its block is left."""
 
-    `begin` and `end` are the numbers of its events, if the capture records any.
-    """
+    __slots__ = ("label", "name", "site", "start", "stop")
 
-    __slots__ = ("begin", "end", "label", "name", "site", "start", "stop")
-
-    def __init__(self, label: object, name: str, start: int, site: Site, begin: int | None = None) -> None:
+    def __init__(self, label: object, name: str, start: int, site: Site) -> None:
         self.label = label
         self.name = name
         self.start = start
         self.site = site
-        self.begin = begin
         self.stop: int | None = None
-        self.end: int | None = None
 
 
 def open_names(marks: Sequence[Mark]) -> list[str]:

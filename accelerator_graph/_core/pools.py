@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from threading import get_ident
+from contextlib import AbstractContextManager
 from typing import Protocol
 from weakref import WeakValueDictionary, ref
 
@@ -46,10 +46,9 @@ _inherited = _FIRST
 """Numbers below this one were given out before this process was forked."""
 _pools: WeakValueDictionary[PoolId, _Pool] = WeakValueDictionary()
 """Those that some lease takes part in."""
-_ending: list[tuple[PoolId, int]] = []
-"""The pools whose clean-up is running, and on which thread."""
+_ending: dict[AbstractContextManager[object], PoolId | None] = {}
+"""The pools whose clean-up is running, by a lock that its thread holds meanwhile."""
 _lock = threading.RLock()
-_ended = threading.Condition(_lock)
 
 
 class _Pool:
@@ -146,27 +145,31 @@ class Lease:
         """
         pool = self._id
         with _lock:
-            while _ending and any(each == pool and thread != get_ident() for each, thread in _ending):
-                _ended.wait()
-            entry = None if pool is None else _pools.get(pool)
-            if entry is None:
-                if pool is not None:
-                    _refuse_unknown(pool)
-                entry = _Pool(backend, device)
-                if pool is not None:
-                    _pools[pool] = entry
-            elif (entry.backend, entry.device) != (backend, device):
-                raise ValueError(
-                    f"pool {pool} belongs to device {entry.device} of backend {entry.backend!r}, "
-                    f"not to device {device} of backend {backend!r}; take another pool."
-                )
-            elif entry.capturing is not None and entry.capturing() is not None:
-                raise GraphStateError(
-                    f"pool {pool}: another capture into it is under way; end that capture first, or "
-                    "take another pool."
-                )
-            self._pool = entry
-            entry.capturing = ref(self)
+            ending = [lock for lock, each in list(_ending.items()) if each == pool] if _ending else ()
+            if not ending:
+                entry = None if pool is None else _pools.get(pool)
+                if entry is None:
+                    if pool is not None:
+                        _refuse_unknown(pool)
+                    entry = _Pool(backend, device)
+                    if pool is not None:
+                        _pools[pool] = entry
+                elif (entry.backend, entry.device) != (backend, device):
+                    raise ValueError(
+                        f"pool {pool} belongs to device {entry.device} of backend {entry.backend!r}, "
+                        f"not to device {device} of backend {backend!r}; take another pool."
+                    )
+                elif entry.capturing is not None and entry.capturing() is not None:
+                    raise GraphStateError(
+                        f"pool {pool}: another capture into it is under way; end that capture first, or "
+                        "take another pool."
+                    )
+                self._pool = entry
+                entry.capturing = ref(self)
+        if ending:
+            with ending[0]:  # its clean-up is over, or this thread's
+                _ending.pop(ending[0], None)
+            self.begin(backend, device)
 
     @property
     def id(self) -> PoolId:
@@ -219,17 +222,16 @@ def _end_pool(what: tuple[PoolId, Callable[[PoolId], object]]) -> None:
     It may run code of others that takes locks, so only captures into this very pool wait for it.
     """
     pool, action = what
-    running = pool, get_ident()
-    with _lock:
-        if pool in _pools:
-            return
-        _ending.append(running)
-    try:
-        action(pool)
-    finally:
+    running = threading.RLock()
+    with running:
         with _lock:
-            _ending.remove(running)
-            _ended.notify_all()
+            if pool in _pools:
+                return
+            _ending[running] = pool
+        try:
+            action(pool)
+        finally:
+            _ending.pop(running, None)
 
 
 def _new_number() -> int:
@@ -250,9 +252,8 @@ def _refuse_unknown(pool: PoolId) -> None:
 
 
 def _after_fork() -> None:
-    global _inherited, _lock, _ended
+    global _inherited, _lock
     _lock = threading.RLock()
-    _ended = threading.Condition(_lock)
     _ending.clear()
     _inherited = _next
     _pools.clear()

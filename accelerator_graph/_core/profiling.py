@@ -11,19 +11,18 @@ from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
 from .capture_base import Captured
-from .captured_events import CapturedEvents
-from .event_times import Span
-from .events import Event
 from .marks import LabelledRange, if_in_order
-from .sections import Sections, borders, why_not_copied
-from .stream_base import captured_by
-from .streams import Stream
+from .sections import Sections, Span, borders, why_not_copied
+from .streams import Event, Stream, captured_by
 
 if TYPE_CHECKING:
     from .replay import Runner
 
 WARM_UP = 3
 """How many replays come before those that are timed: the first ones may still load code."""
+
+_Saved = tuple[object, bytearray]
+"""An array, and what was in it."""
 
 _in_use: dict[int, object] = {}
 """Copies on the host that the device may still use. They stay if their stream can't be waited for."""
@@ -33,12 +32,10 @@ class Labelled(NamedTuple):
     """The labels of a graph that can be timed, or why they can't."""
 
     labels: tuple[LabelledRange, ...] = ()
-    sections: Sections | CapturedEvents | None = None
+    sections: Sections | None = None
     cut: Sequence[GraphEdge] = ()
     """Programmatic dependencies that are ordinary ones in the copy that is timed."""
     why_not: str = ""
-    notes: Sequence[str] = ()
-    """Remarks that are needed to read the times, in sentences."""
 
 
 class Measured(NamedTuple):
@@ -84,7 +81,7 @@ def replay_times(
     launch: Callable[[], object],
     replays: int,
     state: Sequence[object],
-    sections: Sections | CapturedEvents | None = None,
+    sections: Sections | None = None,
     traced: Captured | None = None,
 ) -> Measured:
     """Time some replays of a graph, and of its parts.
@@ -99,30 +96,32 @@ def replay_times(
         How many are timed.
     state : sequence of arrays
         What is copied to the host before, and back afterwards, even if a replay fails.
-    sections : Sections or CapturedEvents, optional
-        Tells the times of the parts: a copy, which runs as often again, or events of the graph itself.
+    sections : Sections, optional
+        A copy that reports the times of the parts. It runs as often again.
     traced : Captured, optional
         The graph, to be run as often again under the vendor's profiler.
     """
     backend, native = stream._backend, stream._native
     sizes = [memory_of(array, None, writable=True, device=True).nbytes for array in state]
     kept = [(array, bytearray(size)) for array, size in zip(state, sizes, strict=True)]
-    with stream._relaxed(), ExitStack() as at_end:  # which goes on if an array can't be put back
-        _in_use[id(kept)] = kept
-        at_end.callback(_finish, stream, kept)
-        for array, copy in kept:
-            backend.copy(native, copy, array, None)
-        backend.synchronize(native)
-        for array, copy in kept:
-            at_end.callback(backend.copy, native, array, copy, None)
-        nodes = () if traced is None else traced.recorder.time_nodes(traced.value, native, replays)
-        if sections is None:
-            return Measured(_times(stream, launch, replays), [], nodes)
-        if isinstance(sections, CapturedEvents):
-            measured = _own_times_and_spans(stream, launch, replays, sections)
-        else:
-            measured = _times_and_spans(stream, launch, replays, sections)
-        return measured._replace(nodes=nodes)
+    copied: Sequence[_Saved] = ()
+    with stream._relaxed():
+        try:
+            _in_use[id(kept)] = kept
+            for array, copy in kept:
+                backend.copy(native, copy, array, None)
+            backend.synchronize(native)
+            copied = kept
+            nodes = () if traced is None else traced.recorder.time_nodes(traced.value, native, replays)
+            if sections is None:
+                return Measured(_times(stream, launch, replays), [], nodes)
+            return _times_and_spans(stream, launch, replays, sections)._replace(nodes=nodes)
+        finally:
+            try:
+                _put_back(stream, kept, copied)
+            except BaseException:  # an interrupt
+                _put_back(stream, kept, copied)
+                raise
 
 
 def _times(stream: Stream, launch: Callable[[], object], replays: int) -> list[float]:
@@ -148,25 +147,6 @@ def _times_and_spans(
         stream._backend.synchronize(stream._native)
         times.append(start.elapsed_time(end) * 1000)
         spans.append(sections.spans())
-    return _measured(times, spans)
-
-
-def _own_times_and_spans(
-    stream: Stream, launch: Callable[[], object], replays: int, events: CapturedEvents
-) -> Measured:
-    """Run a graph that has events of its own, each time alone, since the next run moves them."""
-    times: list[float] = []
-    spans: list[list[Span] | None] = []
-    for _ in range(WARM_UP + replays):
-        start, end = _mark(stream, launch)
-        stream._backend.synchronize(stream._native)
-        times.append(start.elapsed_time(end) * 1000)
-        spans.append(events.spans(start, end))
-    return _measured(times, spans)
-
-
-def _measured(times: list[float], spans: list[list[Span] | None]) -> Measured:
-    """Return what was measured after the warm-up; no spans if one is not known."""
     known = [each for each in spans[WARM_UP:] if each is not None]
     return Measured(times[WARM_UP:], known if len(known) == len(times) - WARM_UP else [])
 
@@ -200,26 +180,24 @@ def labelled(stream: Stream, captured: Captured | None) -> Labelled:
     labels = if_in_order(captured.labels, edges, captured.backend)
     if not labels:
         return Labelled(why_not="the nodes are not listed in the order of recording")
-    events = captured.events
-    if events is not None and events.failure is None:
-        return Labelled(labels, events, notes=events.notes(labels, contents))
-    capabilities = backend.capabilities(stream.device)
-    if events is not None:
-        return Labelled(why_not=f"an event could not be recorded ({events.failure})")
-    if Capability.GRAPH_EVENTS not in capabilities:
+    if Capability.GRAPH_EVENTS not in backend.capabilities(stream.device):
         why_not = f"backend {backend.name!r} can't record events inside a copy of a graph"
     else:
         why_not = why_not_copied(nodes)
     if why_not:
-        way_out = "; capture it with timing=True" if Capability.CAPTURED_EVENTS in capabilities else ""
-        return Labelled(why_not=why_not + way_out)
+        return Labelled(why_not=why_not)
     places = borders([(0, len(nodes)), *((start, stop) for _, start, stop, _, _ in labels)], contents)
     return Labelled(labels, Sections(stream, captured, places), places.cut)
 
 
-def _finish(stream: Stream, kept: object) -> None:
-    stream._backend.synchronize(stream._native)
-    del _in_use[id(kept)]
+def _put_back(stream: Stream, kept: Sequence[_Saved], copied: Sequence[_Saved]) -> None:
+    """Copy arrays back from the host, the others too if one can't be, and wait for that. Can be repeated."""
+    backend, native = stream._backend, stream._native
+    with ExitStack() as each_of_them:
+        each_of_them.callback(backend.synchronize, native)
+        for array, copy in copied:
+            each_of_them.callback(backend.copy, native, array, copy, None)
+    _in_use.pop(id(kept), None)
 
 
 def _mark(stream: Stream, launch: Callable[[], object]) -> tuple[Event, Event]:

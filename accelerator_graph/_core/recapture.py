@@ -10,7 +10,7 @@ from .capture_plan import CapturePlan
 from .current_stream import stream_to_capture
 from .lifecycle import Lifecycle
 from .side_streams import beside_current
-from .stream_base import FrameworkCurrent
+from .streams import FrameworkCurrent
 from .update import GraphUpdate, give, own_work
 
 _THEN = "the graph goes on doing its former work"

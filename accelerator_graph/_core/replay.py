@@ -11,12 +11,11 @@ from weakref import ref
 from .._interpreter.process import after_fork
 from ..backends.base import Capability, unsupported
 from ..errors import GraphStateError, UnsupportedError
-from .binding import Binding, Executable, refuse_capturing, refuse_in_graph
+from .binding import Binding, Executable, refuse_capturing
 from .extension import fast
 from .ownership import drain
 from .states import RESET_MEANWHILE
-from .stream_base import FrameworkCurrent, describe
-from .streams import Stream, as_stream
+from .streams import FrameworkCurrent, Stream, as_stream, describe
 from .switches import measuring
 
 if TYPE_CHECKING:
@@ -154,10 +153,7 @@ class Runner:
         keeps: list[object] = [self.home._owner]
         if captured.is_lent:
             keeps.append(captured)
-        if captured.events is not None:
-            keeps += captured.events.owned
-        alone = captured.events is not None
-        executable = Executable(captured.recorder, captured.backend, value, *keeps, alone=alone)
+        executable = Executable(captured.recorder, captured.backend, value, *keeps)
         if self.keeps_graph:
             executable.made_of = captured.value
         measured = None if before is None else after_instantiation(before, captured, self.home, lease)
@@ -274,8 +270,6 @@ class Runner:
         """Launch on a stream that is decided now."""
         executable = self._current()
         refuse_capturing(stream)
-        if executable.alone:
-            refuse_in_graph(stream)
         if self._check is not None:
             self._check()
         stream = stream.held()

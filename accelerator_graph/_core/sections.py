@@ -8,12 +8,16 @@ from typing import NamedTuple
 from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .binding import Executable
 from .capture_base import Captured
-from .event_times import Span, times_within
-from .events import Event, OwnedEvent
-from .streams import Stream
+from .streams import Event, OwnedEvent, Stream
 
 Range = tuple[int, int]
 """The number of a part's first node, and the one after its last."""
+
+Span = tuple[float, float]
+"""When a part began and ended, in microseconds since a replay was launched."""
+
+_TOLERANCE = 0.05
+"""How far events of a graph may lie outside those around its launch, as a share of the time between these."""
 
 
 class Borders(NamedTuple):
@@ -112,13 +116,27 @@ class Sections:
 
     def spans(self) -> list[Span] | None:
         """Return the spans of the latest run, once it is over; None if the runtime does not tell them."""
-        times = times_within(self._events, *self._around)
+        times = _times_within(self._events, *self._around)
         if times is None:
             return None
         return [
             (min(times[event] for event in begins), max(times[event] for event in ends))
             for begins, ends in zip(self._places.begins, self._places.ends, strict=True)
         ]
+
+
+def _times_within(events: Sequence[OwnedEvent], start: Event, end: Event) -> list[float] | None:
+    """Return the times of a graph's events in microseconds since an event before its launch.
+
+    None if the runtime does not report them, or if one lies outside the run, which `end` is behind.
+    """
+    began = start._native.value
+    found = [event.backend.elapsed_time(began, event.value) for event in events]
+    times = [time * 1000 for time in found if time is not None]
+    most = start.elapsed_time(end) * 1000
+    if len(times) < len(found) or min(times) < -_TOLERANCE * most or max(times) > (1 + _TOLERANCE) * most:
+        return None
+    return times
 
 
 def _any_within(nodes: Iterable[int], span: Range) -> bool:

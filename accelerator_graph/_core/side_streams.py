@@ -19,8 +19,7 @@ from . import capture_table, ownership, pools, stream_stack
 from .capture_plan import CaptureMode, CapturePlan, check_mode
 from .current_stream import current
 from .lifecycle import Lifecycle
-from .stream_base import FrameworkCurrent
-from .streams import Stream, as_stream
+from .streams import FrameworkCurrent, Stream, as_stream
 
 if TYPE_CHECKING:
     from ..backends.base import Backend

@@ -10,21 +10,9 @@ from ..backends.base import Capability
 from ..interop import registry as interop
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from ..backends.base import Backend
     from ..interop.base import Framework
-
-    class Entered(Protocol):
-        """A stream, as far as this module knows it."""
-
-        _backend: Backend
-        _native: Any
-        _device: int
-
-        @property
-        def _dead(self) -> str: ...
-
+    from .streams import Stream
 
 T = TypeVar("T")
 
@@ -42,7 +30,7 @@ class Entry:
 
     __slots__ = ("entrant", "guard", "stream", "undos")
 
-    def __init__(self, stream: Entered, entrant: object) -> None:
+    def __init__(self, stream: Stream, entrant: object) -> None:
         self.stream = stream
         self.entrant = entrant
         self.undos: list[Callable[[], object]] = []
@@ -105,7 +93,7 @@ def leave(who: object) -> None:
             return
 
 
-def within(stream: Entered, work: Callable[..., T], *args: Any) -> T:
+def within(stream: Stream, work: Callable[..., T], *args: Any) -> T:
     """Return ``work(*args)``, done while a stream is the current one."""
     entry = Entry(stream, None)
     try:

@@ -1,26 +1,65 @@
-"""The class `Stream`."""
+"""Streams, the work that goes through them, and events, which are marks in that work."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
-from .. import _core
 from .._interpreter.integers import boolean, integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
-from ..backends.base import Backend, Capability, CaptureStatus, unsupported
-from ..errors import DriverError, GraphStateError
-from . import ownership, stream_stack
-from .framework_streams import placed
-from .stream_base import Borrowed, OwnedStream, StreamBase, captured_by, describe
+from ..backends.base import Backend, Capability, CaptureInfo, CaptureStatus, unsupported
+from ..errors import AcceleratorGraphError, DriverError, GraphStateError
+from ..interop.base import Framework
+from . import capture_table, ownership, stream_stack
+from .ownership import Owned
+from .stream_lookup import find, placed
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"
 
 
-class Stream(StreamBase):
+# ---- owners --------------------------------------------------------------------------------------
+
+
+class OwnedStream(Owned):
+    """A stream that this library made and has to destroy."""
+
+    __slots__ = ()
+
+    def act(self) -> None:
+        """Destroy the stream."""
+        self.backend.destroy_stream(self.value)
+
+
+class Borrowed:
+    """The owner of a stream that was made elsewhere: the object that stood for it, which is kept alive."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: object) -> None:
+        self.obj = obj
+
+
+class FrameworkCurrent:
+    """The owner of a stream that was a framework's current one. Nothing keeps such a stream alive."""
+
+    __slots__ = ("framework",)
+
+    def __init__(self, framework: Framework) -> None:
+        self.framework = framework
+
+
+Owner = OwnedStream | Borrowed | FrameworkCurrent
+
+
+# ---- streams -------------------------------------------------------------------------------------
+
+
+class Stream:
     """A queue of work on one device.
 
     Parameters
@@ -52,7 +91,17 @@ class Stream(StreamBase):
     was current before.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_backend", "_closed", "_device", "_forks", "_hold", "_native", "_owner")
+
+    _backend: Backend
+    _native: Any
+    _device: int
+    _owner: Owner | None
+    _hold: object
+    """The `_hold` of the owner. In garbage with cycles the owner is due at once; this keeps it from acting
+    before the last finalizer that uses the stream has acted."""
+    _closed: bool
+    _forks: int
 
     def __new__(
         cls, device: int | None = None, *, backend: str | None = None, like: object = None, priority: int = 0
@@ -76,6 +125,56 @@ class Stream(StreamBase):
         native = runtime.create_stream(device, like=native_like, priority=priority)
         return cls._make(runtime, native, device, OwnedStream(runtime, runtime, native))
 
+    @classmethod
+    def _make(cls, backend: Backend, native: Any, device: int, owner: Owner | None) -> Self:
+        self = object.__new__(cls)
+        self._backend = backend
+        self._native = native
+        self._device = device
+        self._owner = owner
+        self._hold = owner._hold if isinstance(owner, OwnedStream) else None
+        self._closed = False
+        self._forks = ownership.forks
+        return self
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend."""
+        return self._backend.name
+
+    @property
+    def device(self) -> int:
+        """Ordinal of the device."""
+        return self._device
+
+    @property
+    def native(self) -> Any:
+        """The backend's own stream object. It stays owned by this one."""
+        self._check()
+        return self._native
+
+    @property
+    def handle(self) -> int:
+        """The vendor's handle, for other libraries; `UnsupportedError` where there is none."""
+        self._check()
+        return self._backend.handle_int(self._native)
+
+    @property
+    def __cuda_stream__(self) -> Callable[[], tuple[int, int]]:
+        """The method of that name, which returns ``(0, handle)``; only where the backend is like CUDA."""
+        if not self._backend.cuda_like:
+            raise AttributeError(f"a stream of backend {self.backend!r} has no __cuda_stream__.")
+        return lambda: (0, self.handle)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Stream can't be pickled or copied: it belongs to its process and has one owner; make another "
+            "with Stream(like=stream)."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{describe(self)}{', ' + self._dead if self._dead else ''}>"
+
     def synchronize(self) -> None:
         """Wait until all work on the stream is done; raise `DriverError` if some of it failed."""
         held = self.held()  # another thread may close this one meanwhile
@@ -87,7 +186,49 @@ class Stream(StreamBase):
         _held = self._in_use()
         return self._backend.query(self._native)
 
-    def record(self, *, timing: bool = False) -> _core.Event:
+    def fill(self, dst: Any, value: int, nbytes: int | None = None) -> None:
+        """Set bytes of memory.
+
+        Parameters
+        ----------
+        dst : object
+            The memory: an object that exposes it, or an address as ``int``.
+        value : int
+            What every byte is set to, 0 to 255.
+        nbytes : int, optional
+            How many bytes; by default all of `dst`. Needed for an address.
+
+        Notes
+        -----
+        `fill`, `copy` and `launch` need the capability ``"enqueue"``. While the thread captures, the
+        graph keeps these arguments alive; otherwise the caller has to, until the work is done.
+        """
+        _held = self._in_use()
+        value = integer(value, "fill: value")
+        if not 0 <= value <= 255:
+            raise ValueError(f"fill: value must be 0 to 255, the value of a byte, not {value}.")
+        nbytes = _checked_nbytes(nbytes)
+        self._backend.fill(self._native, dst, value, nbytes)
+        self._retain(dst)
+
+    def copy(self, dst: Any, src: Any, nbytes: int | None = None) -> None:
+        """Copy bytes from `src` to `dst`, each as in `fill`; by default all of `src`."""
+        _held = self._in_use()
+        nbytes = _checked_nbytes(nbytes)
+        self._backend.copy(self._native, dst, src, nbytes)
+        self._retain(dst, src)
+
+    def launch(self, work: Any, /, *args: Any, **how: Any) -> None:
+        """Enqueue `work(*args)`: a callable on cpu, a kernel elsewhere; `how` is the backend's."""
+        _held = self._in_use()
+        self._backend.launch(self._native, work, *args, **how)
+        self._retain(work, args, how)
+
+    def _retain(self, *objects: Any) -> None:
+        for graph in [*capture_table.thread.graphs.values()]:
+            graph.retain(objects)
+
+    def record(self, *, timing: bool = False) -> Event:
         """Mark the present end of the stream's work.
 
         Parameters
@@ -110,9 +251,9 @@ class Stream(StreamBase):
                 "record events around replay() instead."
             )
         native = (backend.record_timed_event if timing else backend.record_event)(self._native)
-        return _core.Event(backend, native, self._device, timed=timing, captured=captured)
+        return Event(backend, native, self._device, timed=timing, captured=captured)
 
-    def wait(self, other: _core.Event | Stream | Any) -> None:
+    def wait(self, other: Event | Stream | Any) -> None:
         """Let later work on this stream wait for an event, or for all work so far on another stream.
 
         `other` may be anything that stands for a stream. If it is being captured, this stream takes part
@@ -120,15 +261,13 @@ class Stream(StreamBase):
         this one.
         """
         _held = self._in_use()
-        if not isinstance(other, Stream) and isinstance(other, _core.Event):
+        if isinstance(other, Event):
             self._check_same(other._native.backend, "event")
             try:
                 self._backend.wait_event(self._native, other._native.value)
             except DriverError as error:
                 if other._captured and error.reason == "other":
-                    from .events import capture_is_over
-
-                    raise capture_is_over(error) from error
+                    raise _capture_is_over(error) from error
                 raise
             return
         stream = as_stream(other, self.backend, f"as the stream that waits; {_WAIT_ON_HOST}")
@@ -220,6 +359,31 @@ class Stream(StreamBase):
         else:
             before.synchronize()
 
+    def _is_capturing(self) -> bool:
+        return self._backend.capture_status(self._native) is not CaptureStatus.NONE
+
+    def _capture_info(self) -> CaptureInfo | None:
+        return self._backend.capture_info(self._native)
+
+    def _relaxed(self) -> AbstractContextManager[None]:
+        return self._backend.relaxed(self._native)
+
+    def _in_use(self) -> object:
+        owner = self._owner  # read first: `close` in another thread marks the stream, then gives this up
+        self._check()
+        return owner
+
+    def _check(self) -> None:
+        if self._closed or self._forks != ownership.forks:
+            raise GraphStateError(f"the stream {self._dead}; make another one.")
+
+    @property
+    def _dead(self) -> str:
+        """Why it can't be used any more; empty while it can."""
+        if self._closed:
+            return "was closed"
+        return "" if self._forks == ownership.forks else "was made before this process was forked"
+
 
 def innermost() -> Stream | None:
     """Return the innermost stream that was entered on this thread and can still be used."""
@@ -227,7 +391,6 @@ def innermost() -> Stream | None:
     if not entries:
         return None
     stream = entries[-1].stream
-    assert isinstance(stream, Stream)
     return None if stream._closed or stream._forks != ownership.forks else stream
 
 
@@ -265,8 +428,6 @@ def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Str
         if backend is not None and obj.backend != backend:
             raise ValueError(f"the {describe(obj)} is not of backend {backend!r}, {why}.")
         return obj
-    from .stream_lookup import find
-
     found, native = find(obj, backend, why)
     return Stream._make(found, native, found.device_of(native), Borrowed(obj))
 
@@ -275,3 +436,160 @@ def _check_device(backend: Backend, device: int) -> None:
     count = backend.device_count()
     if not 0 <= device < count:
         raise ValueError(f"device {device}: backend {backend.name!r} has {count}, counted from 0.")
+
+
+def _checked_nbytes(nbytes: object) -> int | None:
+    if nbytes is None:
+        return None
+    number = integer(nbytes, "nbytes")
+    if number < 0:
+        raise ValueError(f"nbytes must not be negative, but it is {number}.")
+    return number
+
+
+# ---- messages about streams ----------------------------------------------------------------------
+
+
+def captured_by(stream: Stream) -> str:
+    """Return who is capturing a stream, and the way out: a clause for a message."""
+    backend, native = stream._backend, stream._native
+    for capture in list(capture_table.live.values()):
+        if capture.backend is backend:
+            with suppress(AcceleratorGraphError):
+                if capture.native is native:
+                    return capture.who()
+                ours, theirs = backend.capture_info(capture.native), backend.capture_info(native)
+                if ours is not None and theirs is not None and ours.id == theirs.id:
+                    return capture.who()
+    if backend.capture_status(stream._native) is CaptureStatus.INVALIDATED:
+        return (
+            "an earlier capture of the stream failed and was not ended; end that one first, or use another "
+            "stream"
+        )
+    return "another library is capturing the stream; end that capture first, or use another stream"
+
+
+def describe(stream: Stream) -> str:
+    """Name a stream in a message: by its handle, or by the place of its object where there is none."""
+    backend, which = stream._backend, f"at {id(stream._native):#x}"
+    if not stream._dead and Capability.HANDLES in backend.capabilities(stream._device):
+        which = f"{backend.handle_int(stream._native):#x}"
+    return f"stream {which} of {backend.name!r}, device {stream._device}"
+
+
+# ---- events --------------------------------------------------------------------------------------
+
+
+class OwnedEvent(Owned):
+    """An event of a backend."""
+
+    __slots__ = ()
+
+    def act(self) -> None:
+        """Destroy the event."""
+        self.backend.destroy_event(self.value)
+
+
+class Event:
+    """A mark in a stream's work, made by `Stream.record`; `Stream.wait` waits for it.
+
+    `query`, `synchronize` and `elapsed_time` need the capability ``"timing"``. During a capture, the first
+    two are not permitted where `Stream.synchronize` is not.
+    """
+
+    __slots__ = ("__weakref__", "_captured", "_device", "_forks", "_native", "_timed")
+
+    def __init__(self, backend: Backend, native: Any, device: int, *, timed: bool, captured: bool) -> None:
+        self._native = OwnedEvent(backend, backend, native)
+        self._device = device
+        self._timed = timed
+        self._captured = captured
+        self._forks = ownership.forks
+
+    def query(self) -> bool:
+        """Return True if all work before the event is done. Waits for nothing.
+
+        Raises
+        ------
+        GraphStateError
+            The event was recorded in a capture, where nothing runs, or before a fork.
+        DriverError
+            Work on the device has failed, or a capture forbids the call.
+        UnsupportedError
+            The backend can't answer that.
+        """
+        native = self._checked("query")
+        return native.backend.query_event(native.value)
+
+    def synchronize(self) -> None:
+        """Wait until all work before the event is done; other threads go on. Raises like `query`."""
+        native = self._checked("synchronize")
+        native.backend.synchronize_event(native.value)
+
+    def elapsed_time(self, end: Event) -> float:
+        """Return the time from this event to a later one, in milliseconds.
+
+        Parameters
+        ----------
+        end : Event
+            An event of the same backend and device. Both were recorded with ``timing=True``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `end` is not an event, or is of another backend or device, or one of the two has no time.
+        GraphStateError
+            The work before one of them is not done, or it was recorded before a fork.
+        """
+        if not isinstance(end, Event):
+            raise TypeError(f"elapsed_time: end must be an Event, not {end!r}.")
+        ours, theirs = self._checked("elapsed_time"), end._checked("elapsed_time")
+        backend = ours.backend
+        if theirs.backend is not backend or end._device != self._device:
+            raise ValueError(
+                f"elapsed_time: the events are of backend {backend.name!r}, device {self._device}, and of "
+                f"backend {theirs.backend.name!r}, device {end._device}; record both on one device."
+            )
+        for name, event in (("start", self), ("end", end)):
+            if not event._timed:
+                raise ValueError(
+                    f"elapsed_time: the {name} event was recorded without a time; record it with "
+                    "record(timing=True)."
+                )
+        passed = backend.elapsed_time(ours.value, theirs.value)
+        if passed is None:
+            raise GraphStateError(
+                "elapsed_time: the work before one of the events is not done; call its synchronize() first."
+            )
+        return passed
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Event can't be pickled or copied: it belongs to its process; record another one.")
+
+    def _checked(self, method: str) -> OwnedEvent:
+        """Return the backend's event, if the host can ask about it."""
+        if self._forks != ownership.forks:
+            raise GraphStateError(
+                f"Event.{method}(): the event was recorded before this process was forked; record another."
+            )
+        if self._captured:
+            raise GraphStateError(
+                f"Event.{method}(): the event was recorded in a capture, where nothing runs; record one on "
+                "the stream of a replay."
+            )
+        return self._native
+
+
+def _capture_is_over(error: DriverError) -> DriverError:
+    """Return the error of a wait for an event whose capture has ended, which CUDA calls an invalid value."""
+    said = f" returned {error.code_name} ({error.code})" if error.code_name else ""
+    return DriverError(
+        f"backend {error.backend!r}: {error.call}{said}: the capture that the event was recorded in is over; "
+        "wait for a replay of its graph instead.",
+        backend=error.backend,
+        call=error.call,
+        code=error.code,
+        code_name=error.code_name,
+        reason="foreign_capture",
+        detail=error.detail,
+    )

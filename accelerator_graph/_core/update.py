@@ -17,7 +17,7 @@ from .liveness import Watchlist
 from .ownership import Owned, drain
 from .pools import Lease
 from .replay import Runner
-from .stream_base import describe
+from .streams import describe
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -90,7 +90,7 @@ def shared_work(graph: Lifecycle, runner: Runner, captured: Captured, what: str)
                 "can replay it; replay the graph once before, or capture the work again with recapture()."
             )
         lent = Lent(captured.backend, captured.backend, native, captured)
-        lent.events, lent.labels, lent.mode = captured.events, captured.labels, captured.mode
+        lent.labels, lent.mode = captured.labels, captured.mode
         captured = lent
     work = _work(graph, runner, captured, runner.lease.shared())
     refuse_in_a_change(runner, what)  # a signal handler may have reset it
@@ -108,11 +108,6 @@ def check_shareable(captured: Captured, what: str) -> None:
         raise UnsupportedError(
             f"Graph.{what}: the work allocates or frees memory or has conditional nodes, so only one graph "
             "at a time can have an executable of it; capture it again with recapture()."
-        )
-    if captured.is_lent and captured.events is not None:
-        raise UnsupportedError(
-            f"Graph.{what}: the work records events of its own graph (timing=True), which no other graph can "
-            "share; capture it again with recapture()."
         )
 
 
@@ -228,8 +223,6 @@ def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, _Place | No
         return Misfit("the graph was not kept, so its work can't be compared"), None
     if runner.executable.changes is not None and runner.executable.changes.disables:
         return Misfit("set_node() has disabled a node of the executable"), None
-    if old.events is not None or new.events is not None:
-        return Misfit("the work records events of its own (timing=True)"), None
     values = [_native(each) for each in (runner.executable, old, new)]
     if None in values:
         return Misfit("the framework that recorded the work may draw random numbers in it"), None

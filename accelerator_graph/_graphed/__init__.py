@@ -3,14 +3,12 @@
 `decorator` has `graphed`, and `function` is the place to start: `Graphed.__call__` reads a call, finds its
 graph in the `cache` and replays it, or runs the function.
 
-- Reading a call: `arguments` puts the arguments in order, `signature` finds the arrays in them and makes the
-  key, with `containers`, `arrays`, `array_placement` and `values`.
+- Reading a call: `arguments` puts the arguments in order, and `_arrays.signatures` finds the arrays in them
+  and makes the key.
 - Capturing and replaying it: `recorded_call`, with `static_inputs` for the arguments and `results` for the
-  result. `recorded_work` refuses what no replay would repeat, and `call_order` finds the stream of a replay
+  result, which refuse what no replay would repeat. `call_order` finds the stream of a replay
   and makes the calls wait for each other.
-- Inputs without copies: `input_nodes`, and `bound_inputs`, which patches what `repeated_captures` has found
-  with `argument_words`; `in_flight` keeps the arrays. `verified` has the proof.
-- `per_instance` gives every instance graphs of its own for a graphed method.
+- Inputs without copies on the host: `input_nodes`. Inputs without any copies: `binding`.
 
 `torch` has `make_graphed_callables`, which replays the backward pass as well.
 """

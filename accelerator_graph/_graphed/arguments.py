@@ -7,8 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-Shape = tuple[int, tuple[str, ...]]
-"""How many of the values of a call are given by position, and the names of the others."""
+from .._arrays.signatures import Shape
 
 Source = int | str | None
 """Where a value of a call comes from: its position, its name, or the parameter's default."""

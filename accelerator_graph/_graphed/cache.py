@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from .._arrays.arrays import check_arguments
+from .._arrays.signatures import Call, Reader
 from .._core.call_site import outside
 from .._core.pools import graph_pool_handle
 from .._core.streams import Stream
@@ -16,13 +18,10 @@ from .._interpreter.process import after_fork
 from .._interpreter.sure_exit import Between
 from ..errors import CaptureError
 from . import second_capture
-from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
 from .options import CacheInfo, GraphInputs, Mode, Options
 from .python_state import PythonState
 from .recorded_call import RecordedCall, Swap, record
-from .signature import Call, Reader
-from .verified import check_first, why_unproven
 
 _REMEMBERED = 256
 _WARNED_OF = 64
@@ -89,6 +88,8 @@ class GraphCache:
         check_bucket(call.signature, uncaptured.signature, function)
         if uncaptured.always_eager:
             return uncaptured
+        record: Callable[[], RecordedCall]
+        compare: Callable[[RecordedCall], None] | None = None
         try:
             stream = current_stream()
             if stream._is_capturing():
@@ -100,13 +101,16 @@ class GraphCache:
                 with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
                     if _capturing.get("now") is call:
                         record = partial(self._record_best, call, run, labels, names, stream, function)
+                        if self._options.verify:
+                            plain = getattr(function, "__wrapped__", run)
+                            record, compare = _checked(record, plain, call, names, stream)
                         recorded = self._capture(record, uncaptured, function)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
         if recorded is None:
             return uncaptured
-        if self._options.verify:
-            check_first(recorded, getattr(function, "__wrapped__", run), call, names, stream)
+        if compare is not None:
+            compare(recorded)
         self._add(call.key, recorded)
         return recorded
 
@@ -152,8 +156,7 @@ class GraphCache:
         function: object,
     ) -> RecordedCall:
         """Capture a call in the way that was asked for, or in the next best one that is right."""
-        wanted = self._options.inputs
-        mode: Mode = "bind" if wanted == "auto" else wanted
+        mode: Mode = self._options.inputs
         unbound = self._unbound.get(call.key)
         if mode == "bind" and unbound is not None:
             mode = "node"
@@ -162,13 +165,13 @@ class GraphCache:
         recorded = self._record(call, run, labels, stream, mode, unbound or "", python)
         if python is not None and recorded.mode == "bind":
             after = python.now()
-            why = why_unproven(recorded, plain, call, names, stream)
+            why = _why_unproven(recorded, plain, call, names, stream)
             after.restore()
             if why:
                 recorded.close()
                 python.restore()
                 recorded = self._record(call, run, labels, stream, "node", why)
-        if wanted == "bind" and recorded.mode != "bind":
+        if self._options.inputs == "bind" and recorded.mode != "bind":
             fact = f"{function!r} copies its inputs for arguments like these: {recorded.why}."
             warnings.warn(fact, RuntimeWarning, stacklevel=outside()[0])
         return recorded
@@ -250,6 +253,53 @@ def check_bucket(signature: Hashable, first: Hashable, function: object) -> None
             f"{function!r}: calls with one key share a graph, and the arrays of this one differ from those "
             "of the first in shape, type, strides, device or place; let `key` tell them apart."
         )
+
+
+def _why_unproven(
+    recorded: RecordedCall, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
+) -> str:
+    """Return why replays that use other arrays than the captured ones are not proven to be right; else ''.
+
+    Whatever the proof raises is a reason, too. After an interrupt, the graph is given up.
+    """
+    from ..diagnosis.verification import why_unproven
+
+    try:
+        return why_unproven(function, call, names, recorded, stream)
+    except Exception as error:
+        return f"it could not be compared with an eager run: {type(error).__name__}: {error}".rstrip(".")
+    except BaseException:
+        recorded.close()
+        raise
+
+
+def _checked(
+    record: Callable[[], RecordedCall],
+    function: Callable[..., Any],
+    call: Call,
+    names: Sequence[str],
+    stream: Stream,
+) -> tuple[Callable[[], RecordedCall], Callable[[RecordedCall], None]]:
+    """Return what captures a call, and what compares the graph with eager runs that begin like the capture.
+
+    The second raises `VerificationError`, and gives the graph up, if its replays differ from those.
+    """
+    from ..diagnosis.verification import RecordedCheck
+
+    check = RecordedCheck(function, call, names, stream)
+
+    def captured() -> RecordedCall:
+        check.begin()
+        return record()
+
+    def compare(recorded: RecordedCall) -> None:
+        try:
+            check.compare(recorded)
+        except BaseException:
+            recorded.close()
+            raise
+
+    return captured, compare
 
 
 def _warn(message: str) -> None:

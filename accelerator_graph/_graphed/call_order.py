@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
+from .._arrays.arrays import ArrayType, frameworks_of
 from .._core.current_stream import current as current_or_none
-from .._core.events import Event
 from .._core.ownership import Owned
 from .._core.replay import make_room
-from .._core.stream_base import FrameworkCurrent
-from .._core.streams import Stream
+from .._core.streams import Event, FrameworkCurrent, Stream
 from ..api import Graph
 from ..backends.base import Capability, CaptureStatus
 from ..errors import CaptureError
-from .arrays import ArrayType, frameworks_of
 
 _DEFAULT_STREAMS = (0, 1)
 """Handles that mean the same stream on every thread. 2 does not: it means the thread's own."""

@@ -29,7 +29,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
+    inputs: Literal["copy", "node", "bind"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Graphed[P, R]: ...
 
@@ -43,7 +43,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
+    inputs: Literal["copy", "node", "bind"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Callable[[Callable[P, R]], Graphed[P, R]]: ...
 
@@ -58,7 +58,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
+    inputs: Literal["copy", "node", "bind"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Any:
     """Capture a function once for every signature of its arguments, and replay it at later calls.
@@ -90,12 +90,12 @@ def graphed(
     on_capture_error : {"raise", "eager"}
         Whether a `CaptureError` is raised, or the function runs as it is for that signature from then on,
         after one `RuntimeWarning`.
-    inputs : {"copy", "node", "bind", "auto"}
+    inputs : {"copy", "node", "bind"}
         What a call does with its arrays. ``"copy"``: it enqueues copies of them. ``"node"``: the copies are
         the first nodes of the graph, and a call only tells those nodes where its arrays are. ``"bind"``:
         nothing is copied; a call writes the addresses of its arrays into the parameters of the kernels, once
-        it is proven that the results are those of eager runs. ``"auto"``: as ``"bind"``. The last three are
-        possible on CUDA for dense arrays of torch and CuPy. Where one of them is not, the one before is
+        it is proven that the results are those of eager runs. On CUDA, ``"node"`` is possible for dense
+        arrays of torch and CuPy, ``"bind"`` for those of torch. Where one of them is not, the one before is
         taken; ``"bind"`` issues a `RuntimeWarning` then. ``explain()`` says what each graph does, and why.
     verify : {"first"}, optional
         Compare the replays of every new graph with eager runs, as `verify` does, before its first result is
@@ -141,12 +141,14 @@ def graphed(
     ``__cuda_array_interface__`` or DLPack can't be copied: their graph reads the caller's own memory, and a
     call with other memory has another signature. Gradients don't pass through; outputs are detached.
 
-    A write to an argument reaches the caller if the function returns that argument, or if the array counts
-    its writes, as torch's tensors do (but not the writes of other libraries). A write to an array that can't
-    be written fails, as it does eagerly. A result that is one of the arguments is that argument again. A
-    result that would be a view of an argument in an eager call is a copy, or with static outputs a view of
-    the static array; so are results that share memory. A part of the result that is not an array stays as it
-    was in the captured call.
+    A write to an argument reaches the caller. torch's tensors count their writes, but not those of other
+    libraries, such as a Triton kernel; return such a tensor. Of the arrays of NumPy and CuPy, of Python
+    buffers, and of all arrays on the CPU backend, the elements that a run has changed are copied back, which
+    takes two more copies and a comparison in every call, unless NumPy knows that the array can't be written.
+    A write to an array that can't be written fails, as it does eagerly. A result that is one of the
+    arguments is that argument again. A result that would be a view of an argument in an eager call is a copy,
+    or with static outputs a view of the static array; so are results that share memory. A part of the result
+    that is not an array stays as it was in the captured call.
 
     **Without copies** (``inputs="bind"``), a capture runs the function's Python code three to ten times, to
     find the addresses of the arguments among the parameters of its work, and seven times or more eagerly, to

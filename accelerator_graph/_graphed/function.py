@@ -1,29 +1,31 @@
-"""The function that `graphed` returns: each call finds its graph, or runs the function, or captures it."""
+"""The function that `graphed` returns: each call finds its graph, or runs the function, or captures it.
+
+Every instance has a graphed function of its own for a graphed method.
+"""
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
+from .._arrays.containers import rebuild
+from .._arrays.signatures import Call, Leaves, Shape, has_repeats, repeats
 from .._core import capture_table, ownership
 from .._core.extension import fast, new_lock
 from .._core.streams import Stream
 from ..errors import GraphStateError
-from .arguments import Arguments, Shape
-from .bound_inputs import Unpatchable
+from .arguments import Arguments
+from .binding import Unpatchable
 from .cache import GraphCache, Uncaptured, check_bucket
 from .call_order import ReplayStream, current_stream_or_none
-from .containers import rebuild
-from .graphed_method import GraphedMethod
 from .guards import Guarded, guarded
-from .options import CacheInfo, GraphInputs, Options
-from .per_instance import PerInstance
+from .options import CacheInfo, GraphedMethod, GraphInputs, Options
 from .recorded_call import RecordedCall, Swap
-from .signature import Call, Leaves, has_repeats, repeats
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -285,3 +287,68 @@ class Graphed(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<graphed {getattr(self._function, '__qualname__', None) or repr(self._function)}>"
+
+
+# ---- the graphed functions of instances ------------------------------------------------------------
+
+_numbers = itertools.count()
+
+
+class PerInstance(Generic[T]):
+    """One object for every instance of a class, which is collected with the instance.
+
+    The object lies in the ``__dict__`` of its instance. Its graphs may refer to the instance: from a table
+    they would keep it alive for ever, in a cycle with the instance they are collected. An instance without
+    a ``__dict__`` has its object in a table, and is kept if its graphs refer to it.
+    """
+
+    def __init__(self, method: str) -> None:
+        self._all: weakref.WeakSet[T] = weakref.WeakSet()
+        self._key = f"_graphed_{method}_{next(_numbers)}"
+        self._without_dict: dict[int, _Entry] = {}
+
+    def find(self, instance: Any) -> T | None:
+        """Return the object of an instance; None if there is none."""
+        table, key = self._table(instance)
+        entry = table.get(key)
+        if entry is None or entry.instance() is not instance:  # a copied instance has a copied __dict__
+            return None
+        return entry.value  # type: ignore[no-any-return]
+
+    def add(self, instance: Any, make: Callable[[weakref.ref[Any]], T]) -> T:
+        """Make the object of an instance from a weak reference to it; TypeError if there can be none."""
+        table, key = self._table(instance)
+        try:
+            if table is self._without_dict:
+                reference = weakref.ref(instance, lambda _: table.pop(key, None))
+            else:
+                reference = weakref.ref(instance)
+        except TypeError:
+            raise TypeError(
+                f"a graphed function can't be a method of {type(instance).__name__!r}, whose instances can't "
+                "be referenced weakly; add '__weakref__' to its __slots__."
+            ) from None
+        value = make(reference)
+        self._all.add(value)
+        table[key] = _Entry(value, reference)
+        return value
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(list(self._all))
+
+    def _table(self, instance: Any) -> tuple[dict[Any, Any], Any]:
+        table = getattr(instance, "__dict__", None)
+        return (table, self._key) if type(table) is dict else (self._without_dict, id(instance))
+
+
+class _Entry:
+    """The object of one instance. A copied or unpickled entry belongs to no instance."""
+
+    __slots__ = ("instance", "value")
+
+    def __init__(self, value: object = None, instance: Callable[[], object] = lambda: None) -> None:
+        self.value = value
+        self.instance = instance
+
+    def __reduce__(self) -> tuple[type[_Entry], tuple[()]]:
+        return _Entry, ()

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .._arrays.signatures import Call, Reader, has_repeats
+from .._arrays.values import is_constant
 from .._core import capture_table
 from .._core.extension import fast
 from .arguments import Source
-from .signature import Call, Reader, has_repeats
-from .values import is_constant
 
 if TYPE_CHECKING:
     from .._core._fast import Guard

@@ -1,23 +1,118 @@
-"""Copies to static inputs that are nodes of the graph: a call only changes where they read from."""
+"""Copies to static inputs that are nodes of the graph: a call only changes where they read from.
+
+C changes nodes where it can: see `patches`.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._arrays.arrays import ArrayType
+from .._arrays.placement import same_bytes
+from .._arrays.signatures import Leaves
+from .._core.extension import fast
 from .._core.side_streams import give_back, take_branches
 from .._core.streams import Stream
 from ..api import Graph
-from ..backends.base import Capability, Recorder
+from ..backends.base import Capability, NodeSetter, Recorder
 from ..errors import DriverError
-from .arrays import ArrayType
-from .patches import Memory, addresses, patches
-from .signature import Leaves
 
 if TYPE_CHECKING:
     from .._core._fast import Patches
+
+Ranges = Sequence[tuple[int, int]]
+"""Where memory begins and ends."""
+
+Word = tuple[int, int, int, int]
+"""The block and the offset of an address, the number of the array, and the distance from its beginning."""
+
+_MOST_ARRAYS = 128
+
+
+def addresses(values: Iterable[int]) -> array[int]:
+    """Return addresses in memory that C reads."""
+    return array("Q", values)
+
+
+class Memory:
+    """Ranges of addresses."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._starts: list[int] = []  # in order
+        self._ends: list[int] = []
+        for start, end in sorted(ranges):
+            if start == end:
+                continue
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def has(self, address: int, nbytes: int) -> bool:
+        """Return True if an array has some of this memory."""
+        place = bisect_right(self._ends, address)
+        return place < len(self._ends) and self._starts[place] < address + nbytes
+
+
+def patches(
+    now: array[int],
+    sizes: Iterable[int],
+    captured: Iterable[int],
+    alignment: int,
+    own: Ranges,
+    nodes: Sequence[tuple[NodeSetter, Sequence[Word]]],
+) -> Patches | None:
+    """Return what changes nodes in C; None if they can't be changed there.
+
+    Parameters
+    ----------
+    now : array of int
+        Where the executable has each array, which C changes; 0 if that is not known.
+    sizes : iterable of int
+        Of each array, in bytes.
+    captured : iterable of int
+        The addresses of the arrays that were captured.
+    alignment : int
+        In this modulus, addresses have to agree with those.
+    own : sequence of (int, int)
+        The memory of the graph, where no array may be.
+    nodes : sequence of tuples
+        The nodes, and the addresses in their parameters.
+    """
+    functions = [setter.function for setter, _ in nodes]
+    first = functions[0] if functions else None
+    if fast is None or first is None or len(now) > _MOST_ARRAYS:
+        return None
+    found: list[tuple[object, ...]] = []
+    for function, (setter, words) in zip(functions, nodes, strict=True):
+        if function is None or function.guard != first.guard or function.arguments[0] != first.arguments[0]:
+            return None
+        _, node, parameters, *context = function.arguments
+        cells = tuple((setter.address_of(*at), number, distance) for *at, number, distance in words)
+        found.append((function.address, node, parameters, *(context or (0,)), cells))
+    owner = tuple(setter for setter, _ in nodes)
+    ranges = addresses(each for pair in own for each in pair)
+    condition = () if first.guard is None else (first.guard.address, first.guard.context)
+    made: Patches = fast.Patches(
+        owner,
+        first.arguments[0],
+        now,
+        addresses(sizes),
+        addresses(captured),
+        alignment,
+        ranges,
+        tuple(found),
+        *condition,
+    )
+    return made
+
+
+# ---- the copies ------------------------------------------------------------------------------------
 
 _SOURCE = (1, 0)
 """The block and the offset of the address that a copy reads from."""
@@ -179,23 +274,3 @@ class InputNodes:
 def _address(node: InputNode, leaf: Any) -> int:
     """Return where an array is; 0 if its elements are not what its bytes say."""
     return 0 if node.altered is not None and node.altered(leaf) else node.address(leaf)
-
-
-def same_bytes(x: Any, y: Any) -> int:
-    """Return how many bytes two arrays have that can be copied as they are; 0 if they can't.
-
-    They can't if there are gaps, or the order is another one. Complex tensors may be conjugated lazily.
-    """
-    if hasattr(x, "stride"):
-        steps, others, size = x.stride(), y.stride(), 1
-    else:
-        steps, others, size = x.strides, y.strides, x.dtype.itemsize
-    if tuple(steps) != tuple(others) or getattr(x.dtype, "is_complex", False):
-        return 0
-    for step, length in sorted(zip(steps, x.shape, strict=True)):
-        if length == 1:
-            continue
-        if step != size:
-            return 0
-        size *= length
-    return int(x.nbytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from .._core.pools import PoolId
 
@@ -20,7 +20,7 @@ class Options(NamedTuple):
     outputs: str
     pool: PoolId | None
     on_capture_error: str
-    inputs: Literal["copy", "node", "bind", "auto"] = "copy"
+    inputs: Mode = "copy"
     verify: str | None = None
 
     def __deepcopy__(self, memo: object) -> Options:
@@ -36,8 +36,8 @@ class Options(NamedTuple):
             raise TypeError(f"key must be a callable, not {self.key!r}.")
         if self.outputs not in ("copy", "static"):
             raise ValueError(f"outputs must be 'copy' or 'static', not {self.outputs!r}.")
-        if self.inputs not in ("copy", "node", "bind", "auto"):
-            raise ValueError(f"inputs must be 'copy', 'node', 'bind' or 'auto', not {self.inputs!r}.")
+        if self.inputs not in ("copy", "node", "bind"):
+            raise ValueError(f"inputs must be 'copy', 'node' or 'bind', not {self.inputs!r}.")
         if self.on_capture_error not in ("raise", "eager"):
             raise ValueError(f"on_capture_error must be 'raise' or 'eager', not {self.on_capture_error!r}.")
         if self.verify not in (None, "first"):
@@ -72,3 +72,27 @@ class GraphInputs(NamedTuple):
     """The option in force; see `graphed`."""
     why: str
     """Why the arrays, or some of them, are copied although another option was asked for; else empty."""
+
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class GraphedMethod(Protocol[P, R_co]):
+    """A graphed method of an instance: a bound method, which has the attributes of its `Graphed`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """As `Graphed.__call__`, without the instance."""
+        ...
+
+    def cache_info(self) -> CacheInfo:
+        """As `Graphed.cache_info`, of this instance."""
+        ...
+
+    def cache_clear(self) -> None:
+        """As `Graphed.cache_clear`, of this instance."""
+        ...
+
+    def explain(self) -> list[GraphInputs]:
+        """As `Graphed.explain`, of this instance."""
+        ...

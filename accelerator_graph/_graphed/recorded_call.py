@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .._arrays.arrays import clear_autocast_caches, copy_on_device, copy_on_host
+from .._arrays.placement import only_our_streams, works_on_host, writable
+from .._arrays.signatures import Call, Leaves, Reader
 from .._core import stream_stack
 from .._core.pools import PoolId
 from .._core.side_streams import side_of
 from .._core.streams import Stream
 from ..api import Graph, graph
-from .argument_words import NotFollowing
-from .array_placement import only_our_streams, works_on_host, writable
-from .arrays import clear_autocast_caches, copy_on_device, copy_on_host
+from .binding import NotFollowing, why_copied
 from .call_order import CallOrder, ReplayStream, ReplayStreams
 from .options import Mode
 from .python_state import PythonState
-from .recorded_work import RecordedWork, check_unwritten, nothing_recorded, reachable
-from .results import Result
-from .signature import Call, Leaves, Reader
+from .results import RecordedWork, Result, check_unwritten, nothing_recorded
 from .static_inputs import StaticInputs
 
 if TYPE_CHECKING:
@@ -165,14 +164,14 @@ def record(
         work = _recorded_work(captured, inputs, passed) if all_seen else None
         indices = inputs.indices(arguments)
         result = Result(value, indices, reader, copy, on_host=on_host, copies=copies, work=work)
-        back = [i for i in written | result.returned if writable(leaves[i])]
+        back = [i for i in written | (result.returned - inputs.merged.keys()) if writable(leaves[i])]
         if mode == "bind":
             assert python is not None
             after = python.now()
             try:
-                kept = _kept_arrays([python.function, *result.objects], inputs.arrays)
-                rest = inputs.bind(captured, leaves, result, kept, stream, capture_again)
-                why = _why_copied([names[i] for i in rest])
+                roots = [python.function, *result.objects]
+                rest = inputs.bind(captured, leaves, result, roots, stream, capture_again)
+                why = why_copied([names[i] for i in rest])
                 if not after.complete:
                     raise NotFollowing("it can reach more references than are looked at")
             except NotFollowing as error:
@@ -191,26 +190,6 @@ def record(
     except BaseException:
         captured.reset()
         raise
-
-
-def _why_copied(names: Sequence[str]) -> str:
-    """Return why arguments are copied beside others that are not."""
-    if not names:
-        return ""
-    fact = "only dense arrays of which neither the result nor the function keeps a part need no copies"
-    return f"{fact}, so copied are: {', '.join(names)}"
-
-
-def _kept_arrays(roots: Sequence[object], arrays: Sequence[Any]) -> list[Any]:
-    """Return the arrays that can be reached from some objects, of the types of other arrays.
-
-    Raises `NotFollowing` if one of them has a graph of autograd.
-    """
-    types = {type(each) for each in arrays}
-    found = [x for x in reachable(roots) if type(x) in types]
-    if any(getattr(x, "grad_fn", None) is not None for x in found):
-        raise NotFollowing("it keeps a tensor with a graph of autograd, which may have saved its arguments")
-    return found
 
 
 def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> RecordedWork | None:

@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
+from .._arrays.arrays import ArrayType, Copy
+from .._arrays.placement import works_on_host, writable
+from .._arrays.signatures import Leaves
 from .._core import capture_table, stream_stack
 from .._core.ownership import Callback
 from .._core.streams import Stream
 from ..api import Graph
-from .argument_words import NotFollowing
-from .array_placement import extent, works_on_host, writable
-from .arrays import ArrayType, Copy
-from .bound_inputs import BoundInputs, bindables
+from .binding import BoundInputs, Inputs, bind
 from .call_order import CallOrder, lives_while_held
 from .input_nodes import InputNodes
-from .recorded_work import contents
-from .results import Result
-from .signature import Leaves
+from .results import Result, contents
 
 if TYPE_CHECKING:
     from .._core._fast import Patches
@@ -51,6 +49,10 @@ class StaticInputs:
         made = stream_stack.within(stream, self._static_copies, leaves)
         self.arrays: list[Any] = [made[each] for each in ids]
         """In the order of the leaves."""
+        merged = [i for i in self._firsts if self._counts_no_writes(array_types[i]) and writable(leaves[i])]
+        new = stream_stack.within(stream, lambda: [array_types[i].empty_like(leaves[i]) for i in merged])
+        self.merged: dict[int, Any] = dict(zip(merged, new, strict=True))
+        """Arrays for what the arrays that do not count their writes held before a run, by their index."""
         nodes = nodes and not self._on_host  # arrays of the host may be gone when a run begins
         self._nodes = InputNodes(stream, leaves, self.arrays, array_types, self._firsts if nodes else ())
         self.bound: BoundInputs | None = None
@@ -61,8 +63,15 @@ class StaticInputs:
         """True if some copies are nodes of the graph."""
         if not self._on_host and lives_while_held(stream):
             held = order.hold(stream)
-            kept = (self.arrays, held, order)
+            kept = ([self.arrays, new], held, order)
             self._finalizer = Callback(_released, kept, held._backend, held._owner)
+
+    def _counts_no_writes(self, array_type: ArrayType) -> bool:
+        """Return True if the writes to arrays of a type have to be found by a comparison.
+
+        Tensors count their writes, but on the host not those of work that is enqueued to a stream.
+        """
+        return array_type.merge is not None and (self._on_host or array_type.kind != "tensor")
 
     def _static_copies(self, leaves: Leaves) -> dict[int, Any]:
         return {id(leaves[i]): self.array_types[i].static_copy(leaves[i]) for i in self._firsts}
@@ -91,29 +100,14 @@ class StaticInputs:
         graph: Graph,
         leaves: Leaves,
         result: Result,
-        kept: Iterable[Any],
+        roots: Sequence[object],
         stream: Stream,
         capture: Callable[[Sequence[Any]], Graph],
     ) -> list[int]:
-        """Find the arguments that need no copies, by capturing again with other arrays.
-
-        `kept` are arrays that stay in use after a call. Return the arguments that calls go on copying.
-        Raises `NotFollowing` if there is a doubt.
-        """
-        from .in_flight import InFlight
-        from .repeated_captures import bound_inputs
-
+        """Find the arguments that need no copies, as `binding.bind` does, and return the others."""
+        inputs = Inputs(leaves, self.arrays, self.array_types, self._firsts)
         outputs = [array for array, _ in result.outputs]
-        arrays = leaves, self.arrays, self.array_types, self._firsts
-        found = bindables(*arrays, [*outputs, *kept])
-        if not found and bindables(*arrays, ()):
-            if any(extent(each) is None for each in (*outputs, *kept)):
-                raise NotFollowing("the result or the function keeps an array that does not tell its memory")
-            raise NotFollowing("the result or the function keeps a part of every dense argument")
-        self.bound = bound_inputs(
-            graph, self.arrays, self.array_types, found, self._firsts, outputs, stream, capture
-        )
-        self._in_flight = InFlight([self.array_types[i] for i in self.bound.in_order])
+        self.bound = bind(graph, inputs, outputs, roots, stream, capture)
         rest = (i for i in self._firsts if i not in self.bound.arguments)
         return [i for i in rest if self.array_types[i].kind != "place"]
 
@@ -126,9 +120,9 @@ class StaticInputs:
         return [_version(array) for array in self.arrays]
 
     def written(self, versions: list[int | None], leaves: Leaves, names: list[str]) -> set[int]:
-        """Return the indices of the arrays that were written since `versions` returned this.
+        """Return the indices of the arrays that were written since `versions` returned this, or may be.
 
-        Raises ValueError if one of them stands for an array that can't be written.
+        Arrays that are merged are left out. Raises ValueError if an array was written that can't be.
         """
         changed = {i for i in self._firsts if versions[i] != _version(self.arrays[i])}
         for i in changed:
@@ -137,7 +131,7 @@ class StaticInputs:
                     f"argument {names[i]} is written by the graphed function, and can't be: its elements "
                     "share memory; pass its clone()."
                 )
-        return changed
+        return (changed | {i for i in self._firsts if versions[i] is None}) - self.merged.keys()
 
     # ---- at every run --------------------------------------------------------------------------
 
@@ -174,6 +168,8 @@ class StaticInputs:
 
     def copy_in(self, leaves: Leaves, stream: Stream) -> None:
         """Copy the caller's arrays to the static ones, or have the graph copy them."""
+        for i, before in self.merged.items():
+            self._copy(stream, self.array_types[i].assign, before, leaves[i])
         if self.bound is not None:
             self.copied = self.bound.patch(leaves)
             for i, static, assign in self._copies_in:
@@ -194,7 +190,7 @@ class StaticInputs:
 
         None if a call that has its arrays there has anything to copy.
         """
-        if self._copies_back:
+        if self._copies_back or self.merged:
             return None
         if self.bound is not None:
             return self.bound.addresses(len(self.arrays))
@@ -207,11 +203,19 @@ class StaticInputs:
         """
         if self.bound is None:
             return self._nodes.patches, None
-        user = self._in_flight.user(self.arrays[0].device)
+        user = self.bound.user(self.arrays[0].device)
         return None if user is None else self.bound.patches, user
 
     def copy_back(self, leaves: Leaves, stream: Stream) -> None:
-        """Copy the static arrays that the function writes or returns to the caller's arrays."""
+        """Copy what the function has written, and what it returns, to the caller's arrays.
+
+        Of an array that does not count its writes, these are the elements that the run has changed. The run
+        may write the others in another way: as another argument, as a result, or as state.
+        """
+        for i, before in self.merged.items():
+            merge = self.array_types[i].merge
+            assert merge is not None
+            self._copy(stream, merge, leaves[i], self.arrays[i], before)
         bound = self.bound
         for i, static, assign in self._copies_back:
             if bound is None or i in self.copied or i not in bound.arguments:
@@ -219,10 +223,10 @@ class StaticInputs:
             else:
                 self.array_types[i].count_write(leaves[i])
         if bound is not None:
-            self._in_flight.keep([leaves[i] for i in bound.in_order], stream)
+            bound.keep(leaves)
 
 
-def _released(kept: tuple[list[Any], Stream, CallOrder]) -> None:
+def _released(kept: tuple[list[list[Any]], Stream, CallOrder]) -> None:
     """Release static arrays: their memory is used again in the order of the stream that they were made on."""
     _, stream, order = kept
     if not capture_table.live and not stream._is_capturing():

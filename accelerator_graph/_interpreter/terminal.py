@@ -10,7 +10,8 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 
 PATIENCE = 2.0
 """For so many seconds nothing is said of work that is in progress."""
@@ -61,20 +62,24 @@ def progress(work: str, about: float = 0.0) -> Iterator[None]:
     if not is_terminal(sys.stderr):
         yield
         return
-    done = threading.Event()
+    done: SimpleQueue[bool] = SimpleQueue()
     thread = threading.Thread(target=_show, args=(work, about, done), daemon=True)
     thread.start()
     try:
         yield
     finally:
-        done.set()
+        done.put(True)
         thread.join()
 
 
-def _show(work: str, about: float, done: threading.Event) -> None:
+def _show(work: str, about: float, done: SimpleQueue[bool]) -> None:
     begun, shown = time.monotonic(), ""
     expected = f" of about {about:.0f}" if about >= PATIENCE else ""
-    while not done.wait(1.0 if shown else PATIENCE):
+    ended = False
+    while not ended:
+        with suppress(Empty):
+            ended = done.get(timeout=1.0 if shown else PATIENCE)
+            break
         line = f"{work}, {time.monotonic() - begun:.0f}{expected} s"
         sys.stderr.write(f"\r{line:{len(shown)}}")
         sys.stderr.flush()

@@ -311,9 +311,10 @@ class Backend(Recorder):
     old. The vendor's own exceptions never come out of a backend, except as the cause of these. A call that
     raises has made, recorded and enqueued nothing. What a backend itself refuses is a `driver_error` with
     ``code=None``, the method as `call`, and a `code_name` of its own. If work fails when it runs, the next
-    `synchronize` or `query` of its stream raises that, where the runtime reports it. The stream of a run is
-    the one given to `replay`; what becomes of the rest of the run is up to the runtime. In all these cases,
-    streams, graphs and executables go on working, unless the reason is ``"device_lost"``.
+    `synchronize` or `query` of its stream, or of one that has waited for it, raises that, where the runtime
+    reports it; once it was raised, no call raises it again. The stream of a run is the one given to `replay`;
+    what becomes of the rest of the run is up to the runtime. In all these cases, streams, graphs and
+    executables go on working, unless the reason is ``"device_lost"``: then all calls fail from then on.
 
     A call about other streams, graphs and executables leaves captures in progress as they are. Exceptions are
     waits that a capture mode forbids, and `destroy_disturbs_captures`.
@@ -473,12 +474,7 @@ class Backend(Recorder):
     # ---- capability: timing --------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Any:
-        """Like `record_event`; the event notes the time of its mark.
-
-        On a capturing stream only with the capability ``"captured_events"``: the event is a node of the graph
-        then, and each run moves it to when the run reaches the node. Such an event is not waited for. It is
-        destroyed after the graph and its executables.
-        """
+        """Like `record_event`; the event notes the time of its mark. Not called for a capturing stream."""
         raise unsupported(self, Capability.TIMING)
 
     def query_event(self, event: Any) -> bool:

@@ -18,7 +18,7 @@ from ._cpu.capture import MODES, Captures
 from ._cpu.graph import Executable, Graph
 from ._cpu.parameters import copy, fill, node_setter, parameters
 from ._cpu.stream import Capture, Event, Stream
-from ._cpu.timing import Mark, with_marks
+from ._cpu.timing import with_marks
 from ._cpu.work import Call, caller, check_callable, run_calls
 from .base import (
     Availability,
@@ -43,9 +43,9 @@ class CpuBackend(Backend):
 
     `launch` takes a callable and its arguments; `fill` and `copy` take host memory. If a callable raises
     an exception, the rest of its replay is skipped, and later work on the stream runs. The next
-    `synchronize` or `query` of the stream, and of each stream that waits for it, raises a `DriverError`
-    from the exception. The error names the callable and the line that enqueued it. If the stream is
-    released or the interpreter exits before anyone has waited, the error goes to `threading.excepthook`.
+    `synchronize` or `query` of the stream, or of one that has waited for it, raises a `DriverError` from the
+    exception, once. The error names the callable and the line that enqueued it. If the stream is released
+    or the interpreter exits before anyone has waited, the error goes to `threading.excepthook`.
 
     When the interpreter exits, work has a second to complete. Later exit handlers and finalizers can still
     use streams: a thread that waits for a stream then does the stream's work itself.
@@ -94,7 +94,6 @@ class CpuBackend(Backend):
             Capability.CHILD_GRAPHS,
             Capability.TIMING,
             Capability.GRAPH_EVENTS,
-            Capability.CAPTURED_EVENTS,
         }
 
     def device_count(self) -> int:
@@ -158,11 +157,7 @@ class CpuBackend(Backend):
     # ---- capability: timing --------------------------------------------------------------------
 
     def record_timed_event(self, stream: Stream) -> Event:
-        """Mark the present end of the stream's work; in a capture, record a call that notes the time."""
-        if stream.capture is not None:
-            mark = Mark()
-            if self._captures.record(stream, "record_timed_event", "event_record", (mark, (), {}, None)):
-                return Event(latch=mark)
+        """Mark the present end of the stream's work. Every event notes the time."""
         return self.record_event(stream)
 
     def query_event(self, event: Event) -> bool:

@@ -139,10 +139,10 @@ class CudaBackend(Lends):
         """Mark the present end of the stream's work with an event without timing."""
         return self._record(stream, timed=False)
 
-    def _record(self, stream: Any, *, timed: bool, as_node: bool = False) -> Event:
+    def _record(self, stream: Any, *, timed: bool) -> Event:
         context = self._driver.context_of(stream)
         with self._driver.current(context):
-            return Event(self._driver.new_event(stream, timed=timed, as_node=as_node), context)
+            return Event(self._driver.new_event(stream, timed=timed), context)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
@@ -161,9 +161,8 @@ class CudaBackend(Lends):
     # ---- capability: timing ----------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Event:
-        """Mark the end of the stream's work with an event that notes the time. In a capture, it is a node."""
-        as_node = self.capture_status(stream) is not CaptureStatus.NONE
-        return self._record(stream, timed=True, as_node=as_node)
+        """Mark the end of the stream's work with an event that notes the time."""
+        return self._record(stream, timed=True)
 
     def query_event(self, event: Event) -> bool:
         """Return True if the work before the event is done."""
@@ -290,7 +289,7 @@ class CudaBackend(Lends):
 
     def single_executable(self, graph: Graph) -> bool:
         """Return True if the graph has nodes with which the driver allows it one executable at a time."""
-        from ._cuda.shape import single_executable
+        from ._cuda.update import single_executable
 
         return single_executable(self._driver, int(graph.handle))
 
@@ -313,7 +312,7 @@ class CudaBackend(Lends):
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a kernel, a copy, a fill or a child graph."""
-        from ._cuda.child_changes import node_setter
+        from ._cuda.node import node_setter
 
         with self._driver.current(graph.context):
             return node_setter(self._driver, graph, executable, node)
@@ -344,7 +343,7 @@ class CudaBackend(Lends):
 
     def nodes(self, graph: Graph) -> base.GraphContents:
         """List the nodes, with their parameters, and the dependencies."""
-        from ._cuda.contents import list_nodes
+        from ._cuda.node import list_nodes
 
         with self._driver.current(graph.context):
             return list_nodes(self._driver, graph.handle)
@@ -365,16 +364,22 @@ class CudaBackend(Lends):
 
     def parameters(self, graph: Graph) -> Sequence[base.NodeParameters]:
         """Return the parameters of the nodes."""
-        from ._cuda.parameters import parameters
+        from ._cuda.node import parameters
 
         with self._driver.current(graph.context):
             return parameters(self._driver, graph.handle)
 
     def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
         """Return what the driver tells of the memory of the device. These calls disturb no capture."""
-        from ._cuda.memory import device_memory
-
-        return device_memory(self._driver, obj.context)
+        driver, kinds = self._driver, self._driver.api.CUgraphMem_attribute
+        wanted = (kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
+        with driver.current(obj.context):
+            device = driver.call("cuCtxGetDevice")
+            used, reserved = (
+                int(driver.call("cuDeviceGetGraphMemAttribute", device, each)) for each in wanted
+            )
+            free, total = driver.call("cuMemGetInfo")
+        return base.DeviceMemory(int(free), int(total), used, reserved)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""

@@ -18,14 +18,13 @@ from typing import Any, ClassVar
 from . import base
 from ._hip import capture as _capture
 from ._hip import events as _events
-from ._hip import topology as _topology
-from ._hip.arrays import plain
+from ._hip import nodes as _nodes
 from ._hip.capture import Capture
-from ._hip.driver import Driver, Graph, Handle
+from ._hip.driver import Driver, Graph, Handle, plain
 from ._hip.events import Event
 from ._hip.launch import launch_function, launcher
+from ._hip.nodes import one_root
 from ._hip.probe import probe
-from ._hip.roots import one_root
 from ._hip.runs import Executable, has_runs, settle
 from ._shared import (
     ACTIVE,
@@ -173,7 +172,7 @@ class HipBackend(Lends):
     # ---- capability: timing ----------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Event:
-        """Mark the end of the stream's work with an event that notes the time. In a capture, it is a node."""
+        """Mark the end of the stream's work with an event that notes the time."""
         return self._record(stream, timed=True)
 
     def query_event(self, event: Event) -> bool:
@@ -351,15 +350,15 @@ class HipBackend(Lends):
 
     def is_empty(self, graph: Graph) -> bool:
         """Return True if the graph has no root. Counting the nodes would copy all of them."""
-        return _topology.root_count(self._driver, graph.handle) == 0
+        return _nodes.root_count(self._driver, graph.handle) == 0
 
     def node_count(self, graph: Graph) -> int:
         """Return the number of nodes."""
-        return _topology.node_count(self._driver, graph.handle)
+        return _nodes.node_count(self._driver, graph.handle)
 
     def nodes(self, graph: Graph) -> base.GraphContents:
         """List the nodes, with their parameters, and the dependencies."""
-        from ._hip.nodes import list_nodes
+        from ._hip.node import list_nodes
 
         with self._driver.current(graph.device):
             return list_nodes(self._driver, graph.handle)
@@ -374,15 +373,36 @@ class HipBackend(Lends):
 
     def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
         """Return what the runtime tells of the memory of the device. These calls disturb no capture."""
-        from ._hip.memory import device_memory
-
-        return device_memory(self._driver, obj.device)
+        driver, kinds, device = self._driver, self._driver.api.hipGraphMemAttributeType, obj.device
+        wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
+        with driver.current(device):
+            used, reserved = (
+                driver.call("hipDeviceGetGraphMemAttribute", device, int(each)) for each in wanted
+            )
+            free, total = driver.call("hipMemGetInfo")
+        return base.DeviceMemory(free, total, used, reserved)
 
     def host_bytes(self, obj: Graph | Executable) -> int | None:
-        """Return how much memory a copy of a graph takes. Nothing is known of executables."""
-        from ._hip.memory import host_bytes
+        """Return by how much the heap of the C library grows with a copy of a graph, if the library tells.
 
-        return None if isinstance(obj, Executable) else host_bytes(self._driver, obj, self.destroy_graph)
+        What the runtime keeps for later graphs is counted the first time, and what other threads take always.
+        Nothing is known of executables.
+        """
+        from .._interpreter.heap import heap_bytes
+
+        if isinstance(obj, Executable):
+            return None
+        driver = self._driver
+        with driver.relaxed(obj.device):
+            before = heap_bytes()
+            if before is None:
+                return None
+            copy = Graph(driver.call("hipGraphClone", obj.handle), obj.device)
+            try:
+                after = heap_bytes()
+            finally:
+                self.destroy_graph(copy)
+        return None if after is None or after < before else after - before
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the runtime write the graph to `path` in the DOT language."""
@@ -402,7 +422,7 @@ class HipBackend(Lends):
         """Return the number of nodes so far; None if the stream's capture is broken."""
         with self._driver.current_for(stream):
             graph = _capture.graph_of(self._driver, int(stream))
-            return _topology.node_count(self._driver, graph) if graph else None
+            return _nodes.node_count(self._driver, graph) if graph else None
 
     def borrow_graph(self, handle: int, stream: Any) -> Graph:
         """Return a graph that its owner has recorded on this stream."""

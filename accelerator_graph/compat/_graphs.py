@@ -11,8 +11,7 @@ from .. import api
 from .._core import capture_plan, capture_table, ownership, stream_stack, switches
 from .._core.capture_plan import CaptureMode
 from .._core.pools import AnyPool
-from .._core.stream_base import Borrowed, FrameworkCurrent
-from .._core.streams import Stream
+from .._core.streams import Borrowed, FrameworkCurrent, Stream
 from .._interpreter.environment import is_unset
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error
@@ -81,6 +80,14 @@ class TorchGraph(api.Graph):
         owner = target._owner
         if isinstance(owner, Borrowed) and isinstance(owner.obj, torch.cuda.Stream):
             torch.cuda.set_stream(owner.obj)  # the same stream, in an object that equals the caller's
+
+    def _abandon(self, exc: BaseException, *then: str) -> None:
+        """Leave no trace because the body raised. torch's refusals pass unchanged, as in torch."""
+        try:
+            super()._abandon(exc, *then)
+        except CaptureError as error:
+            if error.code_name or error.reason != "illegal_call":
+                raise
 
     def _worded(self, what: str, message: str) -> str:
         return words.worded(what, message, self.state, keeps=self._keep_graph, hip=_for_hip())

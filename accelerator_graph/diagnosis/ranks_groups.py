@@ -8,7 +8,9 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from numbers import Real
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -204,21 +206,23 @@ def _over_function(gather: Callable[[str], Sequence[str]], caller: str) -> Excha
         own = f"{uuid4().hex} {text}"  # so that this rank finds itself among the others
         found: list[Sequence[str]] = []
         raised: list[BaseException] = []
-        heard, gave_up = threading.Event(), False
+        heard: SimpleQueue[bool] = SimpleQueue()
+        gave_up = False
 
         def call() -> None:
             try:
                 found.append(gather(own))
-                heard.set()
+                heard.put(True)
                 if not gave_up:
                     found.append(gather(own))  # only then does every rank know that all have agreed
             except BaseException as error:
                 raised.append(error)
-                heard.set()
+                heard.put(True)
 
         thread = threading.Thread(target=call, name="accelerator_graph ranks", daemon=True)
         thread.start()
-        if heard.wait(timeout):
+        with suppress(Empty):
+            heard.get(timeout=timeout)
             thread.join(_CONFIRMATION)
         gave_up = True
         if raised:

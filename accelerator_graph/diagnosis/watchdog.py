@@ -6,6 +6,9 @@ import os
 import sys
 import threading
 import traceback
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self, TextIO
 
 from .._interpreter.integers import boolean
@@ -99,11 +102,11 @@ class watchdog:
         self._alone = group is None and not has_default()
         self._file = file
         self._exit = boolean(exit, "watchdog: exit")
-        self._blocks: list[tuple[threading.Event, object]] = []
+        self._blocks: list[tuple[SimpleQueue[bool], object]] = []
 
     def __enter__(self) -> Self:
-        left = threading.Event()
-        guard = if_skipped(self, left.set)
+        left: SimpleQueue[bool] = SimpleQueue()
+        guard = if_skipped(self, partial(self._leave, left))
         exchange = None if self._alone else exchange_over(self._group, "watchdog")
         self._thread = threading.Thread(
             target=self._watch, args=(left, exchange), name="accelerator_graph watchdog", daemon=True
@@ -114,17 +117,22 @@ class watchdog:
 
     @sure_exit
     def __exit__(self, *exc: object) -> None:
-        left, _guard = self._blocks.pop()
-        left.set()
+        self._leave(self._blocks[-1][0])
 
-    def _watch(self, left: threading.Event, exchange: Any) -> None:
-        if left.wait(self._seconds):
+    def _leave(self, left: SimpleQueue[bool]) -> None:
+        """End the watch over a block. May be called again."""
+        left.put(True)
+        self._blocks = [block for block in self._blocks if block[0] is not left]
+
+    def _watch(self, left: SimpleQueue[bool], exchange: Any) -> None:
+        with suppress(Empty):
+            left.get(timeout=self._seconds)
             return
         try:
             self.report = self._seen(exchange)
             print(self.report, file=self._file or sys.stderr, flush=True)
         finally:  # even if nothing can be written
-            if self._exit and not left.is_set():
+            if self._exit and left.empty():
                 os._exit(1)
 
     def _seen(self, exchange: Any) -> WatchdogReport:

@@ -1,12 +1,16 @@
-"""The fields of a graph's description."""
+"""The labels of a graph, and walks through its nodes."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..backends.base import GraphEdge, GraphNode
+from ..backends.base import GraphNode
+
+if TYPE_CHECKING:
+    from .description import GraphDescription
 
 
 class Label(NamedTuple):
@@ -24,32 +28,42 @@ class Label(NamedTuple):
     """The line in that file."""
 
 
-class DescribedGraph(NamedTuple):
-    """The fields of a `GraphDescription`."""
-
-    backend: str
-    """Name of the backend that captured it."""
-    device: int
-    """Ordinal of the device."""
-    nodes: tuple[GraphNode, ...]
-    """Each comes after those that it depends on; a node's `id` is its index."""
-    edges: tuple[GraphEdge, ...]
-    """The dependencies, ordered by target and source."""
-    labels: tuple[Label, ...] = ()
-    """In the order in which they began. If there are labels, the nodes are in the order of recording."""
-    mode: str = ""
-    """The capture mode that was in force, such as ``"thread_local"``; empty in files of earlier versions."""
-    pool: tuple[int, int] | None = None
-    """The id of the memory pool, as `Graph.pool` returns it; None in files of earlier versions."""
-
-    def kinds(self) -> dict[str, int]:
-        """Return how many nodes of each kind there are, those of child graphs included, most first."""
-        return dict(Counter(node.kind for node in all_nodes(self.nodes)).most_common())
-
-
 def all_nodes(nodes: tuple[GraphNode, ...] | list[GraphNode]) -> Iterator[GraphNode]:
     """Yield the nodes, and after each node those of its bodies."""
     for node in nodes:
         yield node
         for body in node.bodies:
             yield from all_nodes(body[0])
+
+
+def runs(description: GraphDescription) -> Iterator[tuple[tuple[Label, ...], int, int]]:
+    """Yield the labels of nodes that follow each other and have the same ones, outermost first.
+
+    With them, the number of the first node and the one after the last.
+    """
+    begin: dict[int, list[tuple[int, Label]]] = {}
+    end: dict[int, list[tuple[int, Label]]] = {}
+    for each in enumerate(description.labels):
+        begin.setdefault(each[1].start, []).append(each)
+        end.setdefault(each[1].stop, []).append(each)
+    borders = sorted({0, len(description.nodes), *begin, *end})
+    present: list[tuple[int, Label]] = []
+    for start, stop in pairwise(borders):
+        over = end.get(start, [])
+        present = sorted([each for each in present if each not in over] + begin.get(start, []))
+        yield tuple(label for _, label in present), start, stop
+
+
+def short_names(labels: Sequence[Label]) -> list[str]:
+    """Return the names of labels that are nested in each other.
+
+    A name does not repeat that of the label around it, as names of modules do: ``block.linear`` in ``block``
+    is ``linear``.
+    """
+    names = [label.name for label in labels]
+    return [*names[:1], *(inner.removeprefix(f"{outer}.") for outer, inner in pairwise(names))]
+
+
+def place(label: Label) -> str:
+    """Return the file, without its folder, and the line."""
+    return f"{os.path.basename(label.file)}:{label.line}"

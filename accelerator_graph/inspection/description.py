@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from ..backends.base import GraphContents, GraphNode
-from .contents import DescribedGraph, Label
+from ..backends.base import GraphContents, GraphEdge, GraphNode
+from .contents import Label, all_nodes
 from .names import demangled
 
 
-class GraphDescription(DescribedGraph):
+class GraphDescription(NamedTuple):
     """What a graph contained when it was described.
 
     Descriptions are values: they hold nothing of the graph, compare with ``==``, and go to JSON and back
     unchanged. ``str()`` is a table for a terminal.
     """
 
-    __slots__ = ()
+    backend: str
+    """Name of the backend that captured it."""
+    device: int
+    """Ordinal of the device."""
+    nodes: tuple[GraphNode, ...]
+    """Each comes after those that it depends on; a node's `id` is its index."""
+    edges: tuple[GraphEdge, ...]
+    """The dependencies, ordered by target and source."""
+    labels: tuple[Label, ...] = ()
+    """In the order in which they began. If there are labels, the nodes are in the order of recording."""
+    mode: str = ""
+    """The capture mode that was in force, such as ``"thread_local"``; empty in files of earlier versions."""
+    pool: tuple[int, int] | None = None
+    """The id of the memory pool, as `Graph.pool` returns it; None in files of earlier versions."""
 
     @classmethod
     def of(
@@ -31,6 +46,10 @@ class GraphDescription(DescribedGraph):
         """Make the description of what a backend has listed."""
         nodes, edges = _ordered(contents)
         return cls(backend, device, tuple(nodes), tuple(edges), tuple(labels), mode, pool)
+
+    def kinds(self) -> dict[str, int]:
+        """Return how many nodes of each kind there are, those of child graphs included, most first."""
+        return dict(Counter(node.kind for node in all_nodes(self.nodes)).most_common())
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the description as JSON, which `from_json` reads."""
@@ -49,7 +68,7 @@ class GraphDescription(DescribedGraph):
         """
         from .serialization import from_json
 
-        return from_json(text, cls.of)
+        return from_json(text, cls)
 
     def __str__(self) -> str:
         from .text import table
@@ -57,7 +76,7 @@ class GraphDescription(DescribedGraph):
         return table(self)
 
     def _repr_html_(self) -> str:
-        from .notebook import to_html
+        from .drawing import to_html
 
         return to_html(self)
 

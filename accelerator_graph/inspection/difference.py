@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ..backends.base import GraphContents, GraphNode
-from .dependencies import changed_dependencies
+from ..backends.base import GraphContents, GraphEdge, GraphNode
+from .contents import runs, short_names
 from .description import GraphDescription
-from .label_changes import Labels, changed_labels, matched
-from .names import case, printable, title
-from .node_changes import NodeChange, changes_of
+from .names import case, printable, short_name, title
 from .pairing import Place, paired
-from .text import listed, named, numbers
+from .text import count, is_closed, listed, named, numbers, size
 
 
 class Comparison(NamedTuple):
@@ -180,3 +179,248 @@ def _joined(words: list[str]) -> str:
 
 def _located(label: str, sentence: str) -> str:
     return f"in {label.rstrip(',')}: {sentence}" if label else sentence
+
+
+# ---- labels ----------------------------------------------------------------------------------------
+
+
+class Labels:
+    """The labels of a graph.
+
+    Attributes
+    ----------
+    description : GraphDescription
+        The graph.
+    names : list of str
+        The name of each label, with the names of those around it.
+    titles : list of str
+        The same; a name that occurs again has a number.
+    around : list of tuple of int
+        The labels of each node, outermost first.
+    nodes : list of range
+        The nodes of each label.
+    """
+
+    def __init__(self, description: GraphDescription) -> None:
+        self.description = description
+        index_of = {id(label): index for index, label in enumerate(description.labels)}
+        self.names: list[str] = [""] * len(index_of)
+        self.around: list[tuple[int, ...]] = []
+        self.nodes: list[range] = [range(label.start, label.stop) for label in description.labels]
+        for labels, start, stop in runs(description):
+            stack = tuple(index_of[id(label)] for label in labels)
+            self.around += [stack] * (stop - start)
+            shown = short_names(labels)
+            for depth, index in enumerate(stack):
+                self.names[index] = self.names[index] or " / ".join(shown[: depth + 1])
+        used: Counter[str] = Counter()
+        self.titles: list[str] = []
+        for name in self.names:
+            used[name] += 1
+            self.titles.append(f"{name!r}, number {used[name]}," if used[name] > 1 else repr(name))
+
+    def name_of(self, node: int) -> str:
+        """Return the name of a node's innermost label; nothing without labels."""
+        return self.names[self.around[node][-1]] if self.around[node] else ""
+
+    def title_of(self, node: int) -> str:
+        """Return the title of a node's innermost label; nothing without labels."""
+        return self.titles[self.around[node][-1]] if self.around[node] else ""
+
+    def outermost(self, node: int, among: set[int]) -> int | None:
+        """Return the outermost of a node's labels that is among these."""
+        return next((label for label in self.around[node] if label in among), None)
+
+
+def matched(old: Labels, new: Labels, pairs: Mapping[int, int]) -> dict[int, int]:
+    """Return the labels that both graphs have: of the same name, and with most nodes in common."""
+    votes: Counter[tuple[int, int]] = Counter()
+    for a, b in pairs.items():
+        by_name = {new.names[label]: label for label in new.around[b]}
+        votes.update(
+            (label, by_name[old.names[label]]) for label in old.around[a] if old.names[label] in by_name
+        )
+    found: dict[int, int] = {}
+    taken: set[int] = set()
+    without = ((a, b) for b, name in enumerate(new.names) for a in _named(old, name))
+    for a, b in (*(each for each, _ in votes.most_common()), *without):
+        if a not in found and b not in taken:
+            found[a] = b
+            taken.add(b)
+    return found
+
+
+def _named(labels: Labels, name: str) -> list[int]:
+    return [index for index, each in enumerate(labels.names) if each == name]
+
+
+def changed_labels(
+    old: Labels, new: Labels, pairs: Mapping[int, int], same: Mapping[int, int]
+) -> Iterator[str]:
+    """Yield what is different, but for labels of which no node is in both graphs."""
+    back = {b: a for a, b in pairs.items()}
+    kept = {b: a for a, b in same.items()}
+    before = [frozenset(pairs[node] for node in nodes if node in pairs) for nodes in old.nodes]
+    lost = {before[label]: label for label in range(len(before)) if label not in same and before[label]}
+    for label, nodes in enumerate(new.nodes):
+        title, now = new.titles[label], frozenset(node for node in nodes if node in back)
+        if label in kept:
+            for moved, words in (
+                (before[kept[label]] - now, "not in {} any more"),
+                (now - before[kept[label]], "in {} now"),
+            ):
+                if moved:
+                    verb = "is" if len(moved) == 1 else "are"
+                    which = listed([new.description.nodes[node] for node in sorted(moved)])
+                    yield f"{which} {verb} {words.format(f'label {title}'.rstrip(','))}"
+        elif now in lost:
+            was = lost.pop(now)
+            if _own(old.names[was]) != _own(new.names[label]):
+                yield f"label {title} was called {old.titles[was].rstrip(',')}"
+        elif now:
+            yield f"label {title} is new"
+    yield from (f"label {old.titles[label]} is gone" for label in lost.values())
+
+
+def _own(name: str) -> str:
+    return name.rpartition(" / ")[2]
+
+
+# ---- nodes that both graphs have -------------------------------------------------------------------
+
+
+_WORDS = {
+    "grid": "has the grid {0} instead of {1}",
+    "block": "has the block {0} instead of {1}",
+    "shared_bytes": "has {0} of shared memory instead of {1}",
+    "nbytes": "is of {0} instead of {1}",
+    "value": "fills with {0} instead of {1}",
+    "enabled": "is {0} instead of {1}",
+}
+_PLURALS = {"has": "have", "is": "are", "fills": "fill", "calls": "call"}
+_ADDRESSES = {
+    ("source", "memcpy"): ("reads at {0} instead of {1}", "read at other addresses"),
+    ("target", "host"): ("calls {0} instead of {1}", "call other functions"),
+    ("target", "mem_alloc"): ("allocates {0} instead of {1}", "allocate other addresses"),
+    ("target", "mem_free"): ("frees {0} instead of {1}", "free other addresses"),
+}
+_WRITES = ("writes at {0} instead of {1}", "write at other addresses")
+
+
+class NodeChange(NamedTuple):
+    """One difference of a node: what follows its name in a sentence."""
+
+    key: Hashable
+    """Equal for changes that several nodes can share a sentence about."""
+    one: str
+    many: str
+    """The words for one node and for several ones."""
+    is_address: bool = False
+
+
+def changes_of(old: GraphNode, new: GraphNode) -> Iterator[NodeChange]:
+    """Yield the differences of two nodes, but for those inside them."""
+    closed = is_closed(old) or is_closed(new)
+    if old.name != new.name and not closed:
+        yield _shared(_function(old, new))
+    for field, words in _WORDS.items():
+        before, after = getattr(old, field), getattr(new, field)
+        if before != after:
+            yield _shared(words.format(_shown(field, after), _shown(field, before)))
+    for field in ("source", "target"):
+        before, after = getattr(old, field), getattr(new, field)
+        if before != after:
+            one, many = _ADDRESSES.get((field, new.kind), _WRITES)
+            yield NodeChange(many, one.format(_address(after), _address(before)), many, is_address=True)
+    if closed and is_closed(old) != is_closed(new):
+        yield _shared(
+            f"has contents that are not known of the {'first' if is_closed(old) else 'second'} graph"
+        )
+    elif len(old.bodies) != len(new.bodies):
+        yield _shared(f"has {count(len(new.bodies), 'body')} instead of {len(old.bodies)}")
+
+
+def _shared(words: str) -> NodeChange:
+    verb, _, rest = words.partition(" ")
+    return NodeChange(words, words, f"{_PLURALS[verb]} {rest}")
+
+
+def _function(old: GraphNode, new: GraphNode) -> str:
+    if new.kind == "conditional":
+        return f"is '{new.name}' instead of '{old.name}'"
+    whole = [node.demangled or node.name for node in (new, old)]
+    short = [short_name(name) for name in whole]
+    names = whole if short[0] == short[1] else short
+    now, before = (name or "a function without a name" for name in names)
+    return f"calls {now} instead of {before}"
+
+
+def _shown(field: str, value: object) -> str:
+    if value is None:
+        return "nothing"
+    if field == "enabled":
+        return "enabled" if value else "disabled"
+    if field in ("nbytes", "shared_bytes") and isinstance(value, int):
+        return size(value)
+    return str(value)
+
+
+def _address(value: int | None) -> str:
+    return "nothing" if value is None else f"{value:#x}"
+
+
+# ---- dependencies ----------------------------------------------------------------------------------
+
+
+_Pair = tuple[int, int]
+
+
+def changed_dependencies(
+    edges: Sequence[GraphEdge], new_edges: Sequence[GraphEdge], pairs: Mapping[int, int]
+) -> Iterator[tuple[int, str]]:
+    """Yield the target, in the second graph, and what is different, of nodes that both graphs have.
+
+    A node that was put between two others, or taken out from there, changes no dependency of those two.
+    """
+    back = {b: a for a, b in pairs.items()}
+    old = {
+        (pairs[e.source], pairs[e.target]): e.kind for e in edges if e.source in pairs and e.target in pairs
+    }
+    new = {(e.source, e.target): e.kind for e in new_edges if e.source in back and e.target in back}
+    gone, added = old.keys() - new.keys(), new.keys() - old.keys()
+    implied = _through(new_edges, gone, back)
+    implied |= {
+        (pairs[a], pairs[b]) for a, b in _through(edges, {(back[a], back[b]) for a, b in added}, pairs)
+    }
+    for source, target in sorted(old.keys() | new.keys(), key=lambda pair: (pair[1], pair[0])):
+        if (source, target) in implied:
+            continue
+        before, after = (kinds.get((source, target)) for kinds in (old, new))
+        if after is None:
+            yield target, f"does not wait for node {source} any more"
+        elif before is None:
+            yield target, f"waits for node {source}"
+        elif before != after:
+            words = f"by a {after or 'ordinary'} dependency instead of {before or 'ordinary'}"
+            yield target, f"waits for node {source} {words}"
+
+
+def _through(edges: Sequence[GraphEdge], wanted: Collection[_Pair], both: Collection[int]) -> set[_Pair]:
+    """Return those of the pairs that are connected by nodes that only one graph has."""
+    before: dict[int, list[int]] = {}
+    for edge in edges:
+        before.setdefault(edge.target, []).append(edge.source)
+    found = set()
+    for target in {target for _, target in wanted}:
+        seen = set()
+        left = [target]
+        while left:
+            for source in before.get(left.pop(), ()):
+                if source in seen:
+                    continue
+                seen.add(source)
+                if source not in both:
+                    left.append(source)
+                elif (source, target) in wanted:
+                    found.add((source, target))
+    return found

@@ -1,16 +1,20 @@
-"""Drawings of a graph by Graphviz."""
+"""Drawings of a graph: by Graphviz, and small ones for notebooks."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator, Sequence
+from html import escape
 from itertools import count, takewhile
+from typing import TYPE_CHECKING
 
 from ..backends.base import GraphEdge, GraphNode
-from .contents import DescribedGraph, Label
-from .grouping import place, runs, short_names
+from .contents import Label, place, runs, short_names
 from .names import body_title, caption, printable
-from .text import details
+from .text import details, table
+
+if TYPE_CHECKING:
+    from .description import GraphDescription
 
 FORMATS = ("svg", "png", "pdf")
 _COLOURS = {
@@ -26,12 +30,12 @@ _COLOURS = {
 _OTHER = "#eeeeee"
 
 
-def draw(description: DescribedGraph, form: str, path: str) -> None:
+def draw(description: GraphDescription, form: str, path: str) -> None:
     """Draw a graph.
 
     Parameters
     ----------
-    description : DescribedGraph
+    description : GraphDescription
         The graph. Graphviz needs minutes for some thousands of nodes.
     form : {"svg", "png", "pdf"}
         The format.
@@ -61,7 +65,7 @@ def draw(description: DescribedGraph, form: str, path: str) -> None:
         raise OSError(f"Graphviz failed: {done.stderr.strip()}. Write a .html, .dot or .json file instead.")
 
 
-def to_dot(description: DescribedGraph) -> str:
+def to_dot(description: GraphDescription) -> str:
     """Return a drawing in the DOT language, with a box around the contents of each node that has some."""
     lines = [
         "digraph accelerator_graph {",
@@ -79,7 +83,7 @@ def colour(kind: str) -> str:
     return _COLOURS.get(kind, _OTHER)
 
 
-def _labelled(description: DescribedGraph) -> Iterator[str]:
+def _labelled(description: GraphDescription) -> Iterator[str]:
     """Yield the nodes, with a box around those that have the same label."""
     around: tuple[Label, ...] = ()
     boxes = count()
@@ -121,3 +125,79 @@ def _edges(edges: Sequence[GraphEdge], prefix: str) -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
+
+
+# ---- for notebooks --------------------------------------------------------------------------------
+
+MOST = 25
+_WIDTH, _HEIGHT, _LANE, _ROW = 190, 22, 206, 34
+
+
+def to_html(description: GraphDescription) -> str:
+    """Return a drawing of the first nodes, beside the table of them."""
+    text = escape(table(description, most=MOST))
+    return (
+        '<div style="display: flex; gap: 24px; align-items: flex-start; overflow: auto">'
+        f'{"".join(_drawing(description))}<pre style="margin: 0">{text}</pre></div>'
+    )
+
+
+def _drawing(description: GraphDescription) -> Iterator[str]:
+    nodes = description.nodes[:MOST]
+    edges = [edge for edge in description.edges if max(edge.source, edge.target) < len(nodes)]
+    places = lanes(len(nodes), edges)
+    width = max(places, default=0) * _LANE + _WIDTH + 8
+    height = len(nodes) * _ROW + 8
+    look = 'style="flex: none" font-family="sans-serif" font-size="12"'
+    yield f'<svg width="{width}" height="{height}" {look}>'
+    for edge in edges:
+        (x1, y1), (x2, y2) = ((places[node] * _LANE, node * _ROW) for node in (edge.source, edge.target))
+        turn = y1 + _HEIGHT + 8 if x1 <= x2 else y2
+        dashes = ' stroke-dasharray="4 3"' if edge.kind else ""
+        yield (
+            f'<path d="M{x1 + _WIDTH // 2} {y1 + _HEIGHT} V{turn} H{x2 + _WIDTH // 2} V{y2 + 4}" fill="none" '
+            f'stroke="#888888"{dashes}/>'
+        )
+    for node, lane in zip(nodes, places, strict=True):
+        x, y = lane * _LANE + 4, node.id * _ROW + 4
+        words = printable(caption(node))
+        shown = words if len(words) <= 28 else f"{words[:27]}…"
+        yield (
+            f"<g><title>{node.id}: {escape(words)}</title>"
+            f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4" fill="{colour(node.kind)}" '
+            f'stroke="#666666"/><text x="{x + _WIDTH // 2}" y="{y + 15}" text-anchor="middle" fill="#1c2430">'
+            f"{escape(shown)}</text></g>"
+        )
+    yield "</svg>"
+
+
+MOST_LANES = 16
+"""Further branches share the last lane, so that a picture does not grow without end."""
+
+
+def lanes(count: int, edges: Sequence[GraphEdge]) -> list[int]:
+    """Return a lane for each of a number of nodes, which are one below the other in their order.
+
+    A chain stays in its lane. Where it forks, the successor with the longest way to go keeps the lane. The
+    others go to lanes that have been empty since the fork, so that the line to them passes no other node.
+    """
+    before: list[list[int]] = [[] for _ in range(count)]
+    last, length, heir = [-1] * count, [0] * count, [-1] * count
+    for edge in sorted(edges, key=lambda edge: edge.target, reverse=True):
+        source, target = edge.source, edge.target
+        before[target].append(source)
+        last[source] = max(last[source], target)
+        if length[target] + 1 >= length[source]:
+            length[source], heir[source] = length[target] + 1, target
+    placed: list[int] = []
+    tips: list[int] = []
+    for node in range(count):
+        kept = [placed[source] for source in before[node] if source < node and heir[source] == node]
+        lane = min((each for each in kept if heir[tips[each]] == node), default=-1)
+        if lane < 0:
+            since = min(before[node], default=node)
+            free = (each for each, tip in enumerate(tips) if max(tip, last[tip]) <= since)
+            lane = next(free, min(len(tips), MOST_LANES - 1))
+        tips[lane : lane + 1] = [node]
+        placed.append(lane)
+    return placed

@@ -1,14 +1,18 @@
-"""How `Graph.describe` and `Graph.profile` read a graph."""
+"""How `Graph.describe`, `Graph.profile` and `Graph.memory` read a graph, and the report about all graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from .._core import profiling
+from .._core import memory as measuring
+from .._core import ownership, profiling, replay
 from .._core.lifecycle import Lifecycle
 from .._core.marks import if_in_order
+from ..backends.base import DeviceMemory
+from ..errors import AcceleratorGraphError
 from .contents import Label
 from .description import GraphDescription
+from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from .profile import GraphProfile
 
 
@@ -34,6 +38,206 @@ def profile(graph: Lifecycle, replays: int, state: Iterable[object] | None, kern
     stream, nodes, found, (times, spans, seen) = profiling.measure(runner, graph, replays, arrays, traced)
     labels = [Label._make(each) for each in found.labels]
     measured = GraphProfile.of(
-        stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not, found.notes
+        stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not
     )
     return measured if traced is None else measured.with_kernels(describe(graph).nodes, seen)
+
+
+_MEASURE = "accelerator_graph.measure_memory()"
+_NOT_MEASURED = f"not measured when the executable was made; make it inside `with {_MEASURE}`"
+_NO_EXECUTABLE = "there is no executable yet"
+_TOLD = "as backend {!r} tells"
+
+_PoolKey = tuple[str, int, tuple[int, int]]
+
+
+def graph_memory(graph: Lifecycle) -> GraphMemory:
+    """Return how much memory a captured graph takes."""
+    runner = graph._runner
+    assert runner is not None
+    return _of(runner, "", {})
+
+
+def memory_report(graphs: Mapping[str, Lifecycle] | Iterable[Lifecycle] | None = None) -> MemoryReport:
+    """Return how much memory graphs take, the biggest first.
+
+    Executables are measured when they are made, inside `measure_memory`; everything else is asked for now.
+    ``print(accelerator_graph.memory_report())`` is a table.
+
+    Parameters
+    ----------
+    graphs : mapping of names to graphs, or iterable of graphs, optional
+        Which graphs. By default all live graphs of this process; those that are empty are left out, and a
+        graph that is given twice counts once, under its first name.
+
+    Raises
+    ------
+    TypeError
+        One of them is not a graph.
+    """
+    if graphs is None:
+        named = [("", graph) for graph in ownership.tracked() if isinstance(graph, Lifecycle)]
+    elif isinstance(graphs, Mapping):
+        named = [(str(name), graph) for name, graph in graphs.items()]
+    elif isinstance(graphs, Iterable):
+        named = [("", graph) for graph in graphs]
+    else:
+        raise TypeError(f"memory_report: the argument must be an iterable of graphs, not {graphs!r}.")
+    pools: dict[_PoolKey, PoolMemory] = {}
+    devices: dict[tuple[str, int], DeviceMemory] = {}
+    runners: set[replay.Runner] = set()
+    found = []
+    for name, graph in named:
+        if not isinstance(graph, Lifecycle):
+            raise TypeError(f"memory_report: each must be an accelerator_graph.Graph, not {graph!r}.")
+        runner = graph._runner
+        if runner is not None and runner not in runners:
+            runners.add(runner)
+            found.append(_of(runner, name, pools))
+            _ask_device(runner, devices)
+    found.sort(key=lambda each: (-each.nbytes, -(each.nodes or 0), each.name))
+    return MemoryReport(tuple(found), tuple((*where, memory) for where, memory in devices.items()))
+
+
+def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> GraphMemory:
+    home = runner.home
+    first, second = runner.lease.shown
+    key = home.backend, home.device, (first, second)
+    if key not in pools:
+        pools[key] = _pool(runner, key)
+    pool = pools[key]
+    segments = _touched(runner, pool)
+    try:
+        nodes: int | None = runner.num_nodes()
+    except AcceleratorGraphError:
+        nodes = None
+    return GraphMemory(
+        name,
+        home.backend,
+        home.device,
+        nodes,
+        _executable(runner),
+        _executable_on_host(runner),
+        _definition(runner),
+        _sum_of_touched(runner, pool, segments),
+        segments,
+        pool,
+    )
+
+
+# ---- the parts -------------------------------------------------------------------------------------
+
+
+def _executable(runner: replay.Runner) -> MemoryAmount:
+    if runner.executable is None:
+        return MemoryAmount(None, _NO_EXECUTABLE)
+    return _measured(
+        runner.measured and runner.measured.device,
+        "by how much the device's free memory fell when the executable was made; the driver may take it in "
+        "pieces that executables share and leave to later ones",
+    )
+
+
+def _executable_on_host(runner: replay.Runner) -> MemoryAmount:
+    executable = runner.executable
+    if executable is None:
+        return MemoryAmount(None, _NO_EXECUTABLE)
+    told = _host_bytes(executable)
+    if told is not None:
+        return MemoryAmount(told, _TOLD.format(runner.home.backend))
+    return _measured(
+        runner.measured and runner.measured.host,
+        "by how much the heap of the C library grew when the executable was made, in all threads; the driver "
+        "may keep some of it for later ones",
+    )
+
+
+def _measured(found: measuring.Difference | None, how: str) -> MemoryAmount:
+    return (
+        MemoryAmount(None, _NOT_MEASURED) if found is None else MemoryAmount(found.nbytes, found.why or how)
+    )
+
+
+def _definition(runner: replay.Runner) -> MemoryAmount:
+    if runner.captured is None:
+        return MemoryAmount(0, "the graph was not kept")
+    told = _host_bytes(runner.captured)
+    if told is not None:
+        return MemoryAmount(told, _TOLD.format(runner.home.backend))
+    return MemoryAmount(None, f"backend {runner.home.backend!r} does not tell how large this graph is")
+
+
+def _host_bytes(made: ownership.Owned) -> int | None:
+    try:
+        return made.recorder.host_bytes(made.value)
+    except AcceleratorGraphError:
+        return None
+
+
+def _touched(runner: replay.Runner, pool: PoolMemory) -> tuple[int, ...] | None:
+    """Return the segments that the graph uses, by address."""
+    if pool.held.nbytes is None:
+        return None
+    captured, measured = runner.captured, runner.measured
+    if captured is not None:
+        found = measuring.touched_segments(pool.segments, captured)
+    elif not pool.segments:
+        found = frozenset()
+    else:
+        found = None if measured is None else measured.touched
+    return None if found is None else tuple(sorted(found))
+
+
+def _sum_of_touched(runner: replay.Runner, pool: PoolMemory, touched: tuple[int, ...] | None) -> MemoryAmount:
+    if touched is not None:
+        return MemoryAmount(
+            sum(segment.nbytes for segment in pool.segments if segment.address in touched),
+            "the whole segments of the pool into which the parameters of its nodes point; what is found only "
+            "by pointers in the device's memory is not counted"
+            if pool.segments
+            else pool.held.note,
+        )
+    if pool.held.nbytes is None:
+        return MemoryAmount(None, pool.held.note)
+    if runner.captured is None and runner.measured is None:
+        return MemoryAmount(
+            None, f"the graph was not kept; capture with keep_graph=True, or inside `with {_MEASURE}`"
+        )
+    return MemoryAmount(
+        None, f"backend {runner.home.backend!r} does not tell all parameters of the graph's nodes"
+    )
+
+
+def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
+    backend, device, number = key
+    sharing = 0
+    for each in ownership.tracked():
+        other = each._runner if isinstance(each, Lifecycle) else None
+        if other is not None and (other.home.backend, other.home.device) == (backend, device):
+            sharing += tuple(other.lease.shown) == number
+    contents = measuring.pool_contents(runner.home, runner.lease)
+    if contents is None:
+        unknown = MemoryAmount(None, "a framework that takes part in captures does not tell what it has")
+        return PoolMemory(backend, device, number, sharing, unknown, unknown)
+    held = MemoryAmount(
+        sum(segment.nbytes for segment in contents.segments),
+        "the segments that frameworks have got from the driver for the pool, as they say"
+        if contents.segments
+        else "no framework has memory in the pool; arrays that the program allocated are its own",
+    )
+    used = MemoryAmount(
+        contents.used,
+        "as the frameworks say; replays write to the rest, too"
+        if contents.used is not None
+        else "a framework does not tell",
+    )
+    return PoolMemory(backend, device, number, sharing, held, used, contents.segments)
+
+
+def _ask_device(runner: replay.Runner, devices: dict[tuple[str, int], DeviceMemory]) -> None:
+    where = runner.home.backend, runner.home.device
+    made = runner.captured or runner.executable
+    if where not in devices and made is not None:
+        memory = measuring.device_memory(made)
+        if memory is not None:
+            devices[where] = memory

@@ -1,17 +1,22 @@
-"""Descriptions as JSON, and back."""
+"""Descriptions and memory reports as JSON, and back."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import cache
+from reprlib import repr as shortened
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from ..backends.base import GraphContents, GraphEdge, GraphNode
-from .contents import DescribedGraph, Label, all_nodes
-from .records import record
-from .schema import read_json
+from ..backends.base import DeviceMemory, GraphContents, GraphEdge, GraphNode
+from .contents import Label, all_nodes
 
-D = TypeVar("D", bound=DescribedGraph)
+if TYPE_CHECKING:
+    from .description import GraphDescription
+    from .memory import GraphMemory, MemoryReport, PoolMemory
+
+T = TypeVar("T")
 
 SCHEMA = 1
 """The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
@@ -19,7 +24,7 @@ SCHEMA = 1
 _DEFAULTS = GraphNode._field_defaults
 
 
-def to_json(description: DescribedGraph, indent: int | None) -> str:
+def to_json(description: GraphDescription, indent: int | None) -> str:
     """Return a description as JSON. Fields of nodes that say nothing are left out.
 
     Names as they are written in C++ are long, so they are in one table for all nodes.
@@ -40,18 +45,16 @@ def to_json(description: DescribedGraph, indent: int | None) -> str:
     )
 
 
-def from_json(text: str, make: Callable[..., D]) -> D:
-    """Return what `make`, which is `GraphDescription.of`, makes of a description that was written as JSON."""
-    return read_json(
-        text, "the description of a graph", "description", SCHEMA, lambda data: make(*_description(data))
-    )
+def from_json(text: str, kind: type[GraphDescription]) -> GraphDescription:
+    """Return a description that was written as JSON, as an object of this class."""
 
+    def read(data: dict[str, Any]) -> GraphDescription:
+        contents = _contents_of(data, _names(data.get("demangled", {})))
+        labels = _labels(data.get("labels", ()), len(contents[0]))
+        rest = record(kind, data, nodes=(), edges=(), labels=())
+        return kind.of(rest.backend, rest.device, contents, labels, rest.mode, rest.pool)
 
-def _description(data: dict[str, Any]) -> tuple[object, ...]:
-    contents = _read(data, _names(data.get("demangled", {})))
-    labels = _labels(data.get("labels", ()), len(contents[0]))
-    rest = record(DescribedGraph, data, nodes=(), edges=(), labels=())
-    return rest.backend, rest.device, contents, labels, rest.mode, rest.pool
+    return read_json(text, "the description of a graph", "description", SCHEMA, read)
 
 
 def _contents(nodes: Any, edges: Any) -> dict[str, Any]:
@@ -86,12 +89,12 @@ def _names(data: Any) -> dict[str, str]:
     return data
 
 
-def _read(data: Any, names: dict[str, str]) -> GraphContents:
+def _contents_of(data: Any, names: dict[str, str]) -> GraphContents:
     nodes = []
     for each in data["nodes"]:
         node = record(GraphNode, each, bodies=(), demangled="")
         bodies = each.get("bodies", ()) if isinstance(each, dict) else ()
-        inside = tuple(_read(body, names) for body in bodies)
+        inside = tuple(_contents_of(body, names) for body in bodies)
         nodes.append(node._replace(bodies=inside, demangled=names.get(node.name, "")))
     edges = [record(GraphEdge, edge) for edge in data["edges"]]
     ids = range(len(nodes))
@@ -100,3 +103,170 @@ def _read(data: Any, names: dict[str, str]) -> GraphContents:
     if not all(edge.source in ids and edge.target in ids for edge in edges):
         raise IndexError("a dependency names a node that does not exist")
     return nodes, edges
+
+
+# ---- memory ---------------------------------------------------------------------------------------
+
+_AMOUNTS = ("executable", "executable_host", "definition", "touched")
+
+
+def graph_to_json(memory: GraphMemory, indent: int | None) -> str:
+    """Return what one graph takes as JSON."""
+    return json.dumps(
+        {"schema": SCHEMA, "graph": _graph(memory, 0), "pools": [_pool(memory.pool)]}, indent=indent
+    )
+
+
+def report_to_json(report: MemoryReport, indent: int | None) -> str:
+    """Return a report as JSON, with each pool once."""
+    pools = list(report.pools)
+    data = {
+        "schema": SCHEMA,
+        "graphs": [_graph(each, pools.index(each.pool)) for each in report.graphs],
+        "pools": [_pool(each) for each in pools],
+        "devices": [
+            {"backend": backend, "device": device, **memory._asdict()}
+            for backend, device, memory in report.devices
+        ],
+    }
+    return json.dumps(data, indent=indent)
+
+
+def graph_from_json(text: str, kind: type[GraphMemory]) -> GraphMemory:
+    """Return what one graph takes, as an object of this class."""
+    return _report_of(text, lambda data: _graph_of(data["graph"], _pools_of(data, kind), kind))
+
+
+def report_from_json(text: str, kind: type[GraphMemory], report: type[MemoryReport]) -> MemoryReport:
+    """Return a report of these classes."""
+
+    def read(data: dict[str, Any]) -> MemoryReport:
+        pools = _pools_of(data, kind)
+        graphs = tuple(_graph_of(each, pools, kind) for each in data["graphs"])
+        devices = [[each["backend"], each["device"], each] for each in data["devices"]]
+        return report(graphs, value(tuple[tuple[str, int, DeviceMemory], ...], devices))
+
+    return _report_of(text, read)
+
+
+def _report_of(text: str, make: Callable[[dict[str, Any]], T]) -> T:
+    return read_json(text, "a report about memory", "report", SCHEMA, make)
+
+
+def _graph(memory: GraphMemory, pool: int) -> dict[str, Any]:
+    data = memory._asdict() | {"pool": pool}
+    return data | {name: getattr(memory, name)._asdict() for name in _AMOUNTS}
+
+
+def _graph_of(data: dict[str, Any], pools: list[PoolMemory], kind: type[GraphMemory]) -> GraphMemory:
+    if data["pool"] not in range(len(pools)):
+        raise IndexError("a graph names a pool that does not exist")
+    return record(kind, data, pool=pools[data["pool"]])
+
+
+def _pool(pool: PoolMemory) -> dict[str, Any]:
+    return pool._asdict() | {"held": pool.held._asdict(), "used": pool.used._asdict()}
+
+
+def _pools_of(data: dict[str, Any], kind: Callable[..., GraphMemory]) -> list[PoolMemory]:
+    return [record(_types(kind)["pool"], each) for each in data["pools"]]
+
+
+# ---- values that are read, with their types checked ------------------------------------------------
+
+
+def read_json(text: str, what: str, short: str, newest: int, make: Callable[[dict[str, Any]], T]) -> T:
+    """Return what `make` makes of the data, or raise ValueError.
+
+    Parameters
+    ----------
+    text : str
+        The JSON.
+    what, short : str
+        What it should be, for messages: at length, and in one word.
+    newest : int
+        The latest version of the schema that can be read.
+    make : callable
+        Raises KeyError, TypeError or IndexError if the data is damaged.
+    """
+    try:
+        data = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"the {short} is nested too deeply; read one that to_json() has written.") from error
+    if not isinstance(data, dict) or "schema" not in data:
+        raise ValueError(f"the text is not {what}; read one that to_json() has written.")
+    if data["schema"] not in range(1, newest + 1):
+        raise ValueError(
+            f"the {short} has schema {data['schema']!r}, and this accelerator_graph reads up to {newest}; "
+            "read it with the version that wrote it, or a later one."
+        )
+    try:
+        return make(data)
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"the {short} is damaged ({error!r}); write it again with to_json().") from error
+
+
+def record(kind: Callable[..., T], data: Any, **others: object) -> T:
+    """Return a named tuple of the fields that JSON has by their names, or in their order.
+
+    Fields that are not known are ignored.
+
+    Parameters
+    ----------
+    kind : type
+        The class of named tuples.
+    data : dict or list
+        What JSON has.
+    others
+        Fields that are not taken from `data`.
+
+    Raises
+    ------
+    TypeError
+        A value is not of its field's type.
+    KeyError
+        A field is missing that has no default.
+    """
+    types, defaults = _types(kind), getattr(kind, "_field_defaults", {})
+    if isinstance(data, list) and len(data) <= len(types):
+        data = dict(zip(types, data, strict=False))
+    if not isinstance(data, dict):
+        raise TypeError(f"{getattr(kind, '__name__', kind)} can't be {shortened(data)}")
+    read = {
+        name: value(types[name], data[name], repr(name))
+        for name in types
+        if name not in others and (name in data or name not in defaults)
+    }
+    return kind(**read, **others)
+
+
+def value(wanted: Any, data: object, name: str = "a value") -> Any:
+    """Return what JSON has for a value of a type; TypeError, with its name, if it is of another one."""
+    try:
+        return _typed(wanted, data)
+    except ValueError as error:
+        raise TypeError(f"{name} can't be {shortened(data)}") from error
+
+
+@cache
+def _types(kind: Callable[..., object]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _typed(wanted: Any, value: Any) -> Any:
+    """Return a value of a type; ValueError if it is none."""
+    if type(value) is wanted:
+        return value
+    parts = get_args(wanted)
+    if get_origin(wanted) is UnionType:
+        if value is None and NoneType in parts:
+            return None
+        [wanted] = set(parts) - {NoneType}
+        return _typed(wanted, value)
+    if get_origin(wanted) is tuple and isinstance(value, list):
+        if parts[-1] is ...:
+            parts = parts[:1] * len(value)
+        return tuple(_typed(part, each) for part, each in zip(parts, value, strict=True))
+    if hasattr(wanted, "_fields"):
+        return record(wanted, value)
+    raise ValueError

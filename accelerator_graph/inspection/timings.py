@@ -1,4 +1,4 @@
-"""The fields of a graph's profile."""
+"""Times of labels and of kernels."""
 
 from __future__ import annotations
 
@@ -42,57 +42,6 @@ class KernelTime(NamedTuple):
     """In microseconds since the first of them began."""
     time: float
     """In microseconds."""
-
-
-class ProfiledGraph(NamedTuple):
-    """The fields of a `GraphProfile`."""
-
-    backend: str
-    """Name of the backend."""
-    device: int
-    """Ordinal of the device."""
-    nodes: int | None
-    """How many nodes the graph has; None if the backend does not tell."""
-    times: tuple[float, ...]
-    """The time of each replay in microseconds, in their order."""
-    labels: tuple[LabelTime, ...] = ()
-    """The labels in the order in which they began, measured on a copy of the graph with events between its
-    nodes. The median of the replays. Empty if they can't be known: `notes` says why."""
-    with_events: float | None = None
-    """How long a replay of that copy took in microseconds, from its first node's start to its last node's
-    end: to be compared with `median`."""
-    kernels: tuple[KernelTime, ...] = ()
-    """The kernels, copies and fills, in the order of recording; the median of the replays. They ran under the
-    vendor's profiler. Empty unless they were asked for."""
-    notes: tuple[str, ...] = ()
-    """Remarks that are needed to read the times, in sentences."""
-
-    @property
-    def replays(self) -> int:
-        """How many replays were timed."""
-        return len(self.times)
-
-    @property
-    def median(self) -> float:
-        """The median of the times in microseconds."""
-        return median_of(self.times)
-
-    @property
-    def least(self) -> float:
-        """The least of the times in microseconds."""
-        return min(self.times)
-
-    @property
-    def most(self) -> float:
-        """The greatest of the times in microseconds."""
-        return max(self.times)
-
-    @property
-    def unlabelled(self) -> float | None:
-        """The part of `with_events` in which no label was under way, in microseconds; None without labels."""
-        if self.with_events is None:
-            return None
-        return self.with_events - covered((each.begin, each.end) for each in self.labels)
 
 
 def parents(labels: Sequence[Label]) -> Iterator[int | None]:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar
 
 from . import base
-from .base import Framework, PoolId, Undo
+from .base import Inspectable, PoolId, Undo
 
 _KERNELS = frozenset(("ufunc", "ElementwiseKernel", "ReductionKernel", "RawKernel"))
 _METHODS = frozenset(
     ("all", "any", "argmax", "argmin", "astype", "copy", "dot", "fill", "max", "mean", "min", "sort", "sum")
 )
 _OUT_OF_MEMORY = 2  # the runtime's code, the same on CUDA and ROCm
+_CAPTURE_CODES = range(900, 909)  # likewise
+_REFUSAL = re.compile(
+    r"the current stream is capturing, so (synchronous API calls|H2D transfers|D2H transfers) are disallowed$"
+    r"|calling cu\w+ API during stream capture is currently unsupported$"
+)
+"""The messages with which CuPy refuses a call because of a capture."""
 
 
-class CuPy(Framework):
+class CuPy(Inspectable):
     """CuPy on CUDA and ROCm."""
 
     api_version: ClassVar[int] = 1
@@ -123,6 +130,13 @@ class CuPy(Framework):
         if kind.__name__ in _KERNELS:
             return kind.__module__.startswith("cupy._core")
         return getattr(function, "__name__", None) in _METHODS and isinstance(first, self.cupy.ndarray)
+
+    def refuses(self, error: Exception) -> bool:
+        """Return True for CuPy's own refusals and for those of CUDA's runtime and driver."""
+        cuda = self.cupy.cuda
+        if isinstance(error, (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)):
+            return error.status in _CAPTURE_CODES
+        return type(error) in (RuntimeError, NotImplementedError) and bool(_REFUSAL.match(str(error)))
 
     def pool_contents(self, pool: PoolId, device: int) -> base.PoolContents:
         """Return the blocks that the pool has got from the driver, and what arrays occupy of them."""

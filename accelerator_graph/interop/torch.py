@@ -16,12 +16,12 @@ from ..backends.base import Backend, Lends
 from . import base
 from ._torch import recorder as _recorder
 from ._torch.pools import contents, spend
-from .base import Framework, PoolId, Undo
+from .base import Inspectable, PoolId, Undo
 
 _DLPACK_CUDA = 2
 
 
-class Torch(Framework):
+class Torch(Inspectable):
     """torch on CUDA and on ROCm. The ROCm build has HIP behind the same names."""
 
     api_version: ClassVar[int] = 1
@@ -131,45 +131,43 @@ class Torch(Framework):
 
     def random_state(self, device: int, generators: Sequence[object]) -> Undo:
         """Return what sets torch's generators of the host and of a device, and the given ones, back."""
-        torch = self.torch
-        state, on_host = torch.cuda.get_rng_state(device), torch.get_rng_state()
-        others: list[tuple[Any, Any]] = [(each, each.get_state()) for each in generators]  # type: ignore[attr-defined]
+        from ._torch.verifying import random_state
 
-        def restore() -> None:
-            torch.cuda.set_rng_state(state, device)
-            torch.set_rng_state(on_host)
-            for generator, before in others:
-                generator.set_state(before)
-
-        return restore
+        return random_state(self.torch, device, generators)
 
     def fill_new(self, which: int) -> Undo:
         """Fill tensors that operators make without contents."""
-        from ._torch.uninitialised import fill_new
+        from ._torch.verifying import fill_new
 
         return fill_new(self.torch, which)
 
     def clear_free(self, device: int) -> None:
         """Set the caching allocator's free memory on a device to zero."""
-        from ._torch.uninitialised import clear_free
+        from ._torch.verifying import clear_free
 
         clear_free(self.torch, device)
 
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
         """Call `used` for each tensor from before the capture that torch's operators use."""
-        from ._torch.observer import observe
+        from ._torch.observing import observe
 
         return observe(self.torch, pool, used)
 
     def operations(self, seen: Callable[[str, int, int], bool]) -> Undo:
         """Call `seen` after each operator of torch that enqueues work."""
-        from ._torch.operations import operations
+        from ._torch.observing import operations
 
         return operations(self.torch, seen)
 
+    def refuses(self, error: Exception) -> bool:
+        """Return True for torch's own refusals and for the runtime's that torch passes on."""
+        from ._torch.errors import is_refusal
+
+        return is_refusal(error, self.torch)
+
     def waiting(self, beside: Callable[[str], AbstractContextManager[None]]) -> Undo:
         """Run torch's operators that wait for the device in the contexts that `beside` returns."""
-        from ._torch.operations import waiting
+        from ._torch.observing import waiting
 
         return waiting(self.torch, beside)
 
@@ -203,13 +201,12 @@ def _current(torch: Any, device: int | None) -> tuple[int, int]:
 def _is_torchs_own(torch: Any, handle: int, device: int) -> bool:
     """Return True if a handle is that of the current stream of a device, and torch has made that stream.
 
-    The number of such a stream is odd; that of any other is 0 or the handle (c10/cuda/CUDAStream.cpp).
+    The number of any other stream is its handle (c10/cuda/CUDAStream.cpp).
     """
     ask = getattr(torch._C, "_cuda_getCurrentStream", None)
     if ask is None or handle != _current(torch, device)[0]:
         return False
-    number = ask(device)[0]
-    return bool(number % 2) and number != handle
+    return bool(ask(device)[0] != handle)
 
 
 def _use(torch: Any, stream: Any, device: int) -> Undo:

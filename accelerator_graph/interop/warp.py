@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +13,15 @@ from weakref import WeakValueDictionary
 from .base import Framework, Undo
 
 _CONTEXTS = ("warp._src.context", "warp.context")  # the second one is Warp's up to 1.9
+_REFUSAL = re.compile(
+    r"Cannot synchronize (stream|event|device '?[\w:]+'?) while graph capture is active$"
+    r"|Failed to allocate \d+ bytes on device '[\w:]+': +Failed to allocate memory during graph capture"
+    r"|Failed to allocate a CPU staging buffer during graph capture$"
+    r"|Cannot run CPU/CUDA wp\.copy\(\) adjoints during CUDA graph capture$"
+    r"|BsrMatrix\.\w+\(\) cannot read [\w ]+ during a live CUDA graph capture because\b"
+    r"|`\w+` requires .* to be set for use in graph capture$"
+)
+"""The messages with which Warp refuses a call because of a capture."""
 
 
 class Warp(Framework):
@@ -72,6 +82,10 @@ class Warp(Framework):
         except BaseException:
             leave()
             raise
+
+    def refuses(self, error: Exception) -> bool:
+        """Return True for Warp's own refusals."""
+        return type(error) is RuntimeError and _REFUSAL.match(str(error)) is not None
 
     def _leave(self, there: Any, mine: _Entered) -> None:
         """Leave a stream. The last one that any thread has entered and not left becomes the current one."""

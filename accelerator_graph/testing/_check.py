@@ -9,7 +9,7 @@ from unittest import SkipTest
 from .. import backends
 from ._conformance import BackendConformance, ExpectedFailure, test_names
 from ._work import Work
-from .rules.signatures import SignatureRules
+from .rules.members import SignatureRules
 from .rules.work import WorkRules
 
 FIRST = (

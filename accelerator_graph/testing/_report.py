@@ -22,7 +22,6 @@ PROMISES = {
     Capability.UPLOAD: "An executable can be moved to the device ahead of its first replay.",
     Capability.TIMING: "The host can wait for events, and read the time between two of them.",
     Capability.GRAPH_EVENTS: "Executables can record timed events, so that parts of a graph can be timed.",
-    Capability.CAPTURED_EVENTS: "Captures can record timed events, which each run of the graph moves.",
 }
 """The promise to users behind each capability."""
 

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +28,8 @@ OWN = interop_fake_torch.CUDAGraph
 @pytest.fixture(name="torch")
 def torch_fixture(monkeypatch):
     monkeypatch.setattr(_context, "_side_streams", {})
+    # This stand-in does not release a pool into which a capture failed; the tests of interop count all uses.
+    monkeypatch.setattr(interop_fake_torch, "pool_uses", Counter())
     made = install(monkeypatch, "torch", compat_fake_torch.torch())
     with compat.install():
         yield made
@@ -69,6 +72,26 @@ def test_a_capture_waits_for_the_device_once(torch, monkeypatch):
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
         torch.fill(x, 5)
     assert (calls["torch.cuda.synchronize"], waits) == (1, [])
+
+
+def test_a_call_that_torch_refuses_raises_what_torch_raises(torch):
+    x, g = Array(), torch.cuda.CUDAGraph()
+    refused = RuntimeError("Attempt to increase offset for a CUDA generator not in capture mode.")
+
+    def refuse(broken):
+        torch.fill(x, 5)
+        if broken:
+            driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+        raise refused
+
+    for capture in (torch.cuda.graph(g), compat.graph(g)):
+        with pytest.raises(RuntimeError) as caught, capture:
+            refuse(broken=False)
+        assert caught.value is refused
+    with pytest.raises(ag.CaptureError), torch.cuda.graph(g):
+        refuse(broken=True)
+    captured(torch, g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5
 
 
 def test_the_first_look_at_a_name_is_enough_for_an_assignment(monkeypatch):

@@ -81,4 +81,4 @@ def test_one_change_at_a_time(change, inside):
         if graph.state == "ready":
             assert graph.describe().nodes[0].value == seen[0], handler.where
     assert at > 50
-    assert refused
+    assert bool(refused) == ((change, inside) != ("reset", "reset"))  # a reset may be called again

@@ -13,7 +13,7 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import replay, states
+from accelerator_graph._core import gc_pause, replay, states
 from accelerator_graph.backends.cpu import CpuBackend
 from threads import in_thread
 
@@ -469,6 +469,44 @@ def test_a_capture_of_somebody_else_that_has_failed_is_named(stream):
     ):
         raise AssertionError
     runtime.capture_abandon(token)
+
+
+def test_graphs_that_compare_equal_are_told_apart():
+    class Equal(ag.Graph):
+        def __eq__(self, other):
+            return True
+
+        __hash__ = ag.Graph.__hash__
+
+    first, second = (ag.Stream(backend="cpu") for _ in range(2))
+    with Equal(stream=first) as outer:
+        first.launch(int)
+        with Equal(stream=second):
+            second.launch(int)
+        assert ag.current_graph() is outer
+    assert ag.current_graph() is None
+
+
+def test_callbacks_of_the_collector_that_compare_equal_are_not_taken_for_ours(stream):
+    class Equal:
+        def __eq__(self, other):
+            return True
+
+        __hash__ = None
+
+        def __call__(self, phase, info):
+            pass
+
+    theirs, before = Equal(), list(gc.callbacks)
+    gc.callbacks.insert(0, theirs)
+    try:
+        with ag.Graph(stream=stream):
+            stream.launch(int)
+            assert any(each is gc_pause._around for each in gc.callbacks)
+        assert gc.callbacks[0] is theirs
+        assert len(gc.callbacks) == len(before) + 1
+    finally:
+        gc.callbacks[:] = before
 
 
 def test_a_capture_whose_graph_is_lost_is_named_and_can_be_ended():

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, ownership
+from accelerator_graph._core import capture_table, ownership, pools
 from core.test_interrupts import Interrupter, framework  # noqa: F401
 
 CELL = bytearray(1)
@@ -87,6 +87,31 @@ def test_an_interrupt_at_any_line_leaves_either_work(way, keep, capsys):
         ownership.drain()
     assert bool(dropped) == keep
     assert capsys.readouterr().err == ""
+
+
+def test_a_reset_that_was_interrupted_twice_can_be_called_again(monkeypatch):
+    log, stream = [], ag.Stream(backend="cpu")
+    graph = captured(stream, log, "a")
+    bound, release, interrupts = graph.bind(), pools.Lease.release, [KeyboardInterrupt] * 2
+
+    def interrupted(lease):
+        if interrupts:
+            raise interrupts.pop()
+        release(lease)
+
+    monkeypatch.setattr(pools.Lease, "release", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        graph.reset()
+    assert interrupts == []
+    with pytest.raises(ag.GraphStateError, match="was reset"):
+        bound()
+    graph.reset()
+    assert graph.state == "empty"
+    with graph:
+        stream.launch(log.append, "b")
+    graph.replay()
+    stream.synchronize()
+    assert log == ["b"]
 
 
 def test_an_interrupt_at_any_line_of_a_reset():

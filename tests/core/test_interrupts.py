@@ -1,5 +1,6 @@
 """A KeyboardInterrupt at any line of the library, or on entry to a function, leaves no trace of a capture."""
 
+import gc
 import inspect
 import linecache
 import os
@@ -39,21 +40,27 @@ def framework(monkeypatch):
 
 
 class Interrupter:
-    """Raises at the n-th line, or entry to a function, of the package that this thread runs."""
+    """Raises at the n-th line, or entry to a function, of the package that this thread runs.
 
-    def __init__(self, at, error):
+    With `inside`, in those modules of Python's as well, and when one of their functions returns.
+    """
+
+    def __init__(self, at, error, inside=()):
         self.at = at
         self.error = error
+        self.inside = tuple(module.__file__ for module in inside)
         self.lines = 0
         self.where = ""
 
     def __call__(self, frame, event, arg):
         code = frame.f_code
-        if not code.co_filename.startswith(PACKAGE):
+        inside = code.co_filename in self.inside
+        if not code.co_filename.startswith(PACKAGE) and not inside:
             return None
-        if event == "line" or (event == "call" and not code.co_flags & inspect.CO_GENERATOR):
+        points = ("call", "return") if inside else ("call",)
+        if event == "line" or (event in points and not code.co_flags & inspect.CO_GENERATOR):
             text = linecache.getline(code.co_filename, frame.f_lineno).strip()
-            if event == "call" or not text.startswith(UNINTERRUPTIBLE):
+            if event in points or not text.startswith(UNINTERRUPTIBLE):
                 self.lines += 1
                 if self.lines == self.at:
                     self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {text}"
@@ -145,6 +152,42 @@ def test_an_interrupt_at_any_line_leaves_no_trace(way, body, error):
         other = ag.Graph(pool=pool)
         with stream, other:
             stream.launch(log.append, 3)
+
+
+@pytest.mark.parametrize("body", [body_passes, body_raises, body_invalidates])
+@pytest.mark.parametrize("way", [with_graph, with_side_stream])
+def test_a_stack_that_is_full_leaves_no_trace(way, body, monkeypatch):
+    """The capture begins with little room, one frame more each time, until it has enough."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
+
+    def at_depth(frames):
+        if frames:
+            at_depth(frames - 1)
+        else:
+            way(graph, stream, body, log)
+
+    limit, log, stream, failed = sys.getrecursionlimit(), [], ag.Stream(backend="cpu"), 0
+    for frames in range(200, 100, -1):
+        graph = ag.Graph(stream=stream if way is with_graph else None)
+        with stream:
+            depth = len(inspect.stack(0))
+            sys.setrecursionlimit(depth + 200)
+            try:
+                at_depth(frames)
+            except (RecursionError, LookupError, ag.CaptureError) as error:
+                failed += isinstance(error, RecursionError)
+            finally:
+                sys.setrecursionlimit(limit)
+            assert ag.current_stream() is stream
+        where = f"{200 - frames} frames were left"
+        assert graph.state in ("empty", "ready"), where
+        assert not capture_table.live, where
+        assert not capture_table.thread.graphs, where
+        assert not capture_table.thread.unfinished, where
+        assert stream._backend.capture_status(stream.native) == "none", where
+        assert gc.isenabled(), where
+    assert failed > 10
+    assert graph.state == ("ready" if body is body_passes else "empty")
 
 
 def test_by_hand_reset_recovers():

@@ -56,15 +56,28 @@ def test_what_leads_back_to_its_finalizer_is_collected():
     assert len(seen) == 2
 
 
-def test_what_is_kept_outlives_what_keeps_it():
+def owned(action, value, backend=None, *keeps):
+    """Make an `Owned` that does the same as a `Callback` with these arguments."""
+
+    class Acts(ownership.Owned):
+        __slots__ = ()
+
+        def act(self):
+            action(self.value)
+
+    return Acts(backend or Harmless(), backend, value, *keeps)
+
+
+@pytest.mark.parametrize("make", [ownership.Callback, owned])
+def test_what_is_kept_outlives_what_keeps_it(make):
     """Even if both are collected together, in either order, or one has to wait for a capture."""
     recorder = Disturbing()
     for swapped in (False, True):
         for disturbed in (False, True):
             seen, cycle = [], Holder()
-            first = ownership.Callback(seen.append, "first")
-            second = ownership.Callback(seen.append, "second", recorder, first)
-            third = ownership.Callback(seen.append, "third", None, first, Holder(), second)
+            first = make(seen.append, "first")
+            second = make(seen.append, "second", recorder, first)
+            third = make(seen.append, "third", None, first, Holder(), second)
             three = [third, second, first]
             cycle.all, cycle.cycle = three[::-1] if swapped else three, cycle
             del first, second, third, three, cycle
@@ -113,6 +126,12 @@ class Disturbing:
     """A backend whose graphs disturb captures when they go."""
 
     destroy_disturbs_captures = True
+
+
+class Harmless:
+    """A backend whose graphs disturb nothing when they go."""
+
+    destroy_disturbs_captures = False
 
 
 def test_what_a_backend_destroys_waits_for_the_captures_of_its_backend():

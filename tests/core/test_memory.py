@@ -9,6 +9,7 @@ from accelerator_graph._core import memory as core
 from accelerator_graph.backends.base import DeviceMemory
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
+from accelerator_graph.interop.base import PoolSegment
 from threads import in_thread
 
 
@@ -98,6 +99,25 @@ def test_a_kept_graph_can_be_measured_later(stream, free):
     assert graph.memory().executable.nbytes == 50
     graph.instantiate()
     assert graph.memory().executable.nbytes is None
+
+
+@pytest.mark.parametrize(
+    ("addresses", "touched"),
+    [
+        ([], set()),
+        ([99], set()),
+        ([100], {100}),
+        ([149], {100}),
+        ([150], set()),  # one past the first segment
+        ([199, 200], {200}),
+        ([209], {200}),
+        ([210, 1 << 60], set()),
+        ([101, 102, 205], {100, 200}),
+    ],
+)
+def test_a_segment_is_touched_by_an_address_in_it(addresses, touched):
+    segments = [PoolSegment(100, 50), PoolSegment(200, 10)]
+    assert core._around(segments, addresses) == touched
 
 
 def test_a_graph_without_a_capture_has_no_memory(stream):

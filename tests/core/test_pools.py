@@ -1,5 +1,6 @@
 """What can be given as a pool, and how long it lives."""
 
+import sys
 import threading
 import weakref
 from types import SimpleNamespace
@@ -8,6 +9,8 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership, pools
+from core.test_interrupts import Interrupter
+from threads import in_thread
 
 
 class MemPool:
@@ -129,6 +132,35 @@ def test_a_clean_up_runs_while_other_threads_capture():
     for thread in (ending, same):
         thread.join(120)
     assert order == ["ended", "begun"]
+
+
+def ended_at(at):
+    """End a pool with an interrupt at the given moment of its clean-up, and then without one."""
+    pool, cleaned = ag.graph_pool_handle(), []
+    lease = begun(pool)
+    lease.at_end(cleaned.append, ag.backends.get("cpu"))
+    lease.release()
+    del lease
+    interrupter = Interrupter(at, KeyboardInterrupt, inside=(threading,))
+    sys.settrace(interrupter)
+    try:
+        ownership.drain()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    ownership.drain()
+    return pool, cleaned, interrupter
+
+
+def test_an_interrupted_clean_up_keeps_no_capture_waiting():
+    lines = ended_at(0)[2].lines
+    assert lines > 10
+    for at in range(1, lines + 1):
+        pool, cleaned, interrupter = ended_at(at)
+        where = f"interrupted at {interrupter.where}"
+        assert set(cleaned) == {pool}, where
+        in_thread(lambda pool: begun(pool).release(), pool)
 
 
 def test_a_clean_up_can_capture_into_its_pool(stream):

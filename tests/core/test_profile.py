@@ -1,12 +1,16 @@
 """`Graph.profile`, on the cpu backend: how often it runs the work, what it puts back, what it refuses."""
 
+import contextlib
+import sys
 import time
 
 import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._core import profiling
 from accelerator_graph._core.profiling import WARM_UP
+from core.test_interrupts import Interrupter
 
 SECONDS = 0.003
 
@@ -99,6 +103,32 @@ def test_it_puts_back_when_the_launch_fails(stream, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         graph.profile(4, state=[array])
     assert array.tolist() == [0, 0]
+
+
+def profiled_at(at):
+    """Profile with an interrupt at the given moment; return what the state is then."""
+    stream, array = ag.Stream(backend="cpu"), np.zeros(2)
+    with stream, ag.Graph(keep_graph=True) as graph, ag.label("increase"):
+        stream.launch(increase, array)
+    interrupter = Interrupter(at, KeyboardInterrupt, inside=(contextlib,))
+    sys.settrace(interrupter)
+    try:
+        graph.profile(1, state=[array])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    stream.synchronize()
+    return array.tolist(), interrupter
+
+
+def test_it_puts_back_when_an_interrupt_comes_at_any_line():
+    lines = profiled_at(0)[1].lines
+    assert lines > 500
+    for at in range(1, lines + 1):
+        found, interrupter = profiled_at(at)
+        assert found == [0, 0], f"interrupted at {interrupter.where}"
+    assert profiling._in_use == {}
 
 
 @pytest.mark.parametrize(

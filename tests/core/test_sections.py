@@ -9,8 +9,8 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core.profiling import WARM_UP
-from accelerator_graph._core.sections import borders, why_not_copied
-from accelerator_graph.backends._shared.event_nodes import rerouted
+from accelerator_graph._core.sections import Sections, borders, why_not_copied
+from accelerator_graph.backends._shared.nodes import rerouted
 from accelerator_graph.backends.base import GraphEdge, GraphNode
 from accelerator_graph.backends.cpu import CpuBackend
 
@@ -148,6 +148,26 @@ def test_state_is_put_back_after_the_copy_has_run(stream):
     assert array.tolist() == [0] * 3
     graph.profile(2)
     assert array.tolist() == [2 * (2 + WARM_UP)] * 3
+
+
+@pytest.mark.parametrize("run", range(2 + WARM_UP))
+def test_times_of_some_runs_only_are_no_times(stream, monkeypatch, run):
+    """The warm-up is not timed; without the time of one of the other runs, no label has any."""
+    runs, spans = [], Sections.spans
+
+    def one_is_lost(self):
+        runs.append(1)
+        return None if len(runs) == run + 1 else spans(self)
+
+    monkeypatch.setattr(Sections, "spans", one_is_lost)
+    with stream, ag.Graph(keep_graph=True) as graph, ag.label("part"):
+        stream.launch(time.sleep, SECONDS)
+    profile = graph.profile(2)
+    assert len(runs) == 2 + WARM_UP
+    assert len(profile.times) == 2
+    assert bool(profile.labels) == (run < WARM_UP)
+    why = "No times by label: the runtime does not tell the times of events inside a graph."
+    assert (why in profile.notes) == (run >= WARM_UP)
 
 
 def test_a_failure_in_a_labelled_part_is_raised(stream):

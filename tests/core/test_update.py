@@ -444,19 +444,6 @@ def test_a_launch_during_an_update_waits_for_it(backend, capture, ran, stream, l
     assert log == ["b"]
 
 
-def test_graphs_that_record_events_of_their_own(capture, stream, log, ran):
-    graph, other = capture("a", timing=True), capture("b")
-    graph.instantiate()
-    for refused in (lambda: other.update(graph), graph.clone):
-        with pytest.raises(ag.UnsupportedError, match="records events of its own graph"):
-            refused()
-    with graph.recapture() as again, ag.label("new"):
-        stream.launch(log.append, "c")
-    assert "timing=True" in again.update.reason
-    assert [each.label.name for each in graph.profile(2).labels] == ["new"]
-    assert ran(graph.replay) == "c"
-
-
 def test_a_backend_without_updates(capture, ran, monkeypatch):
     graph = capture("a")
     bound = graph.bind()

@@ -1,6 +1,8 @@
 """Progress markers, and the watchdog that reads them, on the cpu backend."""
 
 import io
+import os
+import queue
 import sys
 import threading
 
@@ -9,7 +11,9 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import progress
 from accelerator_graph.backends.cpu import CpuBackend
+from core.test_interrupts import Interrupter
 from processes import execute
+from threads import in_thread
 
 LIMIT = 120
 """Seconds after which a test counts as hanging."""
@@ -310,6 +314,52 @@ def test_a_block_whose_end_is_skipped(stream):
     del leave
     dog._thread.join(LIMIT)
     assert dog.report is None
+
+
+def left_at(at):
+    """Leave a watched block in a block with an interrupt at the given moment of that."""
+    dog, threads = ag.watchdog(ag.Graph(), LIMIT, file=io.StringIO()), []
+    interrupter = Interrupter(at, KeyboardInterrupt, inside=(threading, queue))
+    try:
+        with dog:
+            threads.append(dog._thread)
+            with dog:
+                threads.append(dog._thread)
+                sys.settrace(interrupter)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    for thread in threads:
+        thread.join(LIMIT)
+    assert dog._blocks == []
+    return interrupter, [thread.is_alive() for thread in threads], dog.report
+
+
+def test_an_interrupt_at_any_moment_of_its_end_leaves_no_watch():
+    lines = in_thread(left_at, 0)[0].lines
+    assert lines > 5
+    for at in range(1, lines + 1):
+        interrupter, alive, report = in_thread(left_at, at)
+        assert (alive, report) == ([False, False], None), interrupter.where
+
+
+def test_it_does_not_end_a_process_whose_block_was_left_meanwhile(stream, monkeypatch):
+    asked, left, ended = threading.Semaphore(0), threading.Semaphore(0), []
+
+    def gather(text):
+        asked.release()
+        assert left.acquire(timeout=LIMIT)
+        return [text]
+
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with ag.watchdog(ag.Graph(), 0.05, gather, file=io.StringIO(), exit=True) as dog:
+        assert asked.acquire(timeout=LIMIT)
+    for _ in range(2):
+        left.release()
+    dog._thread.join(LIMIT)
+    assert dog.report is not None
+    assert ended == []
 
 
 @pytest.mark.parametrize(

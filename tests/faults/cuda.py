@@ -12,7 +12,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import capture, raw_calls, shape
+from accelerator_graph.backends._cuda import capture, raw_calls, update
 from accelerator_graph.backends._cuda.hot_calls import HotCalls, hot_calls
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 from accelerator_graph.testing.works.cuda import call, device
@@ -269,7 +269,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     asking = driver.ask_current, driver.ask_context, driver.ask_status, driver.recorded
     hot = HotCalls(*asking, driver.relaxed, driver.wait)
     driver.use(hot_calls(driver, None))  # in Python, which does the same
-    calls, call_each = raw_calls.calls_of(driver), shape.call_each
+    calls, call_each = raw_calls.calls_of(driver), update.call_each
 
     def noted(name: str, function: Any) -> Any:
         def call(*args: Any) -> int:
@@ -295,11 +295,11 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
         return 0, 0, kept
 
     driver.calls = raw_calls.Calls(*(noted(NAMES[field], each) for field, each in calls._asdict().items()))
-    shape.call_each = noted_each  # type: ignore[assignment]
+    update.call_each = noted_each  # type: ignore[assignment]
     try:
         yield
     finally:
-        shape.call_each = call_each
+        update.call_each = call_each
         driver.launch_found = launch
         driver.api = api
         driver.calls = calls

@@ -34,7 +34,6 @@ CODES: dict[str, tuple[int, ...]] = {
     "cuEventElapsedTime": (1, 201, 400, 719, UNKNOWN_CODE),
     "cuEventQuery": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "cuEventRecord": _RECORDING,
-    "cuEventRecordWithFlags": _RECORDING,
     "cuEventSynchronize": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "cuFuncGetParamInfo": (201, 700, 999, UNKNOWN_CODE),  # 1: there are no more parameters
     "cuGraphDestroy": _DESTRUCTION,

@@ -33,7 +33,6 @@ CODES: dict[str, tuple[int, ...]] = {
     "hipEventElapsedTime": (1, 400, 719, UNKNOWN_CODE),
     "hipEventQuery": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "hipEventRecord": _RECORDING,
-    "hipEventRecordWithFlags": _RECORDING,
     "hipEventSynchronize": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "hipGetDevice": _DEVICES,
     "hipGetLastError": (1, 719, UNKNOWN_CODE),

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph._core.events import OwnedEvent
 
 from .bench import A, Bench, left
 from .calls import Call, Phase
@@ -110,19 +109,6 @@ def replays(bench: Bench, error: Exception | None) -> None:
         assert bench.run() == left(5)
 
 
-def begun(bench: Bench) -> None:
-    bench.graph.capture_begin()
-    bench.stream.fill(A, 1)
-
-
-def record_in_the_capture(bench: Bench, phase: Phase) -> None:
-    backend = bench.stream._backend
-    try:
-        OwnedEvent(backend, backend, backend.record_timed_event(bench.stream._native))
-    finally:
-        bench.graph.reset()
-
-
 PREPARED = {"with-stream": homeless, "side-stream": homeless, "per-thread": per_thread}
 CHECKED = {"per-thread": fills}
 
@@ -132,7 +118,6 @@ def kept_once_captured(call: Call) -> str:
 
 
 CAPTURES = (
-    Operation("capture-timed-event", record_in_the_capture, begun),
     *(captures(way, end) for way in WAYS for end in ENDS if (way, end) != ("per-thread", "breaks")),
     captures("with", "passes", "captured", keep_graph=True),
     Operation(

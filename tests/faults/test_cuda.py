@@ -18,7 +18,6 @@ CALLED = frozenset(
         "cuCtxSetCurrent",
         *("cuDeviceGet", "cuDeviceGetCount", "cuDevicePrimaryCtxRetain", "cuDriverGetVersion"),
         *("cuEventCreate", "cuEventDestroy", "cuEventElapsedTime", "cuEventQuery", "cuEventRecord"),
-        "cuEventRecordWithFlags",
         *("cuDeviceGetGraphMemAttribute", "cuEventSynchronize", "cuFuncGetName", "cuFuncGetParamInfo"),
         *("cuGraphAddDependencies", "cuGraphAddEventRecordNode", "cuGraphClone", "cuGraphNodeFindInClone"),
         *("cuGraphExecUpdate", "cuGraphKernelNodeGetAttribute", "cuFuncGetAttribute"),

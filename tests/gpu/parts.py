@@ -120,7 +120,7 @@ PARTS = {
         "rules": tests(
             "the kit's rules",
             "tests/backends/test_conformance.py",
-            "-k '(graph_events or captured_events) and Cuda'",
+            "-k 'graph_events and Cuda'",
         ),
         "block": Part("A transformer's block of torch", "python tests/gpu/inspected.py block"),
         "solver": Part("The demo's solver", "python tests/gpu/inspected.py solver"),

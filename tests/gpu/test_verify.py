@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from gpu.parts import PARTS as ALL
-from gpu.parts import TESTS, Part
+from gpu.parts import TESTS, WITHOUT_A_GPU, Part
 from gpu.verify import gains, read, write
+from lanes import LANES
 
 LINES = ["# Verified on a GPU", "", "- commit: 1"]
 PARTS = {"a": Part("A", "..."), "b": Part("B (1)", "...")}
@@ -30,12 +32,37 @@ def test_a_part_replaces_its_section_and_keeps_the_others(tmp_path: Path) -> Non
     assert list(read(path, LINES, TITLES)) == TITLES
 
 
-def test_every_test_of_the_diagnosis_is_in_one_part() -> None:
-    named = Counter(word for part in ALL["cuda"].values() for word in part.command.split())
-    for path in (TESTS / "diagnosis").glob("test_*.py"):
-        name = f"tests/diagnosis/{path.name}"
-        assert named[name] == named[f"--ignore={name}"] <= 1
-    assert named["tests/diagnosis"] == 1
+def reaching(path: Path, parts: Mapping[str, Part]) -> list[str]:
+    """Return the parts whose pytest collects a module and leaves out none of its tests."""
+    name = f"tests/{path.relative_to(TESTS).as_posix()}"
+    found = []
+    for key, part in parts.items():
+        words = part.command.split()
+        if part.title.startswith("Tests: ") and "-k" not in words:
+            ignored = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
+            named = [word for word in words if word.startswith("tests")]
+            inside = [any(f"{name}/".startswith(f"{each}/") for each in some) for some in (named, ignored)]
+            if inside == [True, False]:
+                found.append(key)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lane", "run"), [("gpu", ["cuda", "examples"]), ("gpus", ["gpus", "examples"]), ("hip_on_gpu", ["hip"])]
+)
+def test_every_module_of_the_lane_is_in_one_part(lane: str, run: list[str]) -> None:
+    parts = {f"{name} {key}": part for name in run for key, part in ALL[name].items()}
+    places = (TESTS / folder for folder in LANES[lane].folders)
+    modules = [
+        path for place in places for path in ([place] if place.is_file() else place.rglob("test_*.py"))
+    ]
+    modules = [path for path in modules if path.relative_to(TESTS).as_posix() not in WITHOUT_A_GPU]
+    if lane == "gpus":  # only modules with such tests
+        modules = [path for path in modules if re.search(r'(needs|require)\("gpus"', path.read_text("utf-8"))]
+    if lane == "hip_on_gpu":  # this part leaves out the classes of other backends
+        parts = {key: part._replace(command=part.command.partition(" -k ")[0]) for key, part in parts.items()}
+    assert modules
+    assert {path.name: reaching(path, parts) for path in modules if len(reaching(path, parts)) != 1} == {}
 
 
 def test_a_record_of_another_commit_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import struct
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -126,6 +127,9 @@ class Tensor(fakes.Tensor):
     def is_inference(self):
         return False
 
+    def record_stream(self, stream):
+        pass
+
     def is_contiguous(self):
         return self.data.flags.c_contiguous
 
@@ -206,6 +210,7 @@ def install(monkeypatch):
         "empty": empty,
         "empty_like": empty_like,
         "uint8": np.uint8,
+        "accelerator": SimpleNamespace(current_stream=lambda device: None),
     }.items():
         monkeypatch.setattr(package, name, value, raising=False)
 

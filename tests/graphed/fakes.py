@@ -276,6 +276,17 @@ class Grid:
         Grids.enqueue(np.add, self.data, other.data, new.data)
         return new
 
+    def add_one(self):
+        Grids.enqueue(np.add, self.data, 1, self.data)
+
+    def view(self, dtype):
+        return Grid(self.data.view(dtype), self.ordinal)
+
+    def __ne__(self, other):
+        new = Grid(np.zeros(self.shape, bool), self.ordinal)
+        Grids.enqueue(np.not_equal, self.data, other.data, new.data)
+        return new
+
 
 Grid.__module__ = "gridframe"
 
@@ -341,5 +352,6 @@ def opened(monkeypatch, kind):
 def install_grids(monkeypatch):
     package = types.ModuleType("gridframe")
     package.empty_like = lambda x: Grid(np.zeros_like(x.data), x.ordinal)
+    package.copyto = lambda x, y, where: Grids.enqueue(np.copyto, x.data, y.data, "same_kind", where.data)
     monkeypatch.setitem(sys.modules, "gridframe", package)
     Grids.device, Grids.current = 0, {}

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from accelerator_graph._graphed.argument_words import (
+from accelerator_graph._graphed.binding.argument_words import (
     ArgumentWord,
     Captures,
     Doubt,

@@ -370,7 +370,7 @@ def test_an_empty_capture_is_said():
     assert x.grad.unique().tolist() == [1.0]
 
 
-@pytest.mark.parametrize("inputs", ["bind", "auto", None])
+@pytest.mark.parametrize("inputs", ["bind", None])
 def test_ways_to_pass_arguments_that_do_not_exist(inputs):
     with pytest.raises(ValueError, match=f"inputs must be 'copy' or 'node', not {inputs!r}"):
         make(net(), (x_of(),), inputs=inputs)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._graphed.arrays import array_type_of
+from accelerator_graph._arrays.arrays import array_type_of
 from accelerator_graph.interop import registry as interop
 from graphed import fakes
 from graphed.fakes import Block, Grid, Grids, Tensor, calls, casts, current, full, modes

@@ -195,6 +195,33 @@ def test_a_result_that_is_a_dataclass_and_a_dict(stream, outputs):
         assert (y["logits"][0], y["more"][0]) == (2 * i, 4 * i)
 
 
+@pytest.mark.parametrize(
+    ("wrap", "change"),
+    [
+        (lambda y: [y], lambda result: result.append(3)),
+        (lambda y: {"y": y}, lambda result: result.update(z=3)),
+        (lambda y: (1, [y]), lambda result: result[1].clear()),
+        (lambda y: Pair(y, [2]), lambda result: result.right.append(3)),
+        (lambda y: (y, 2), None),
+    ],
+)
+def test_what_the_caller_does_to_a_static_result_is_not_in_the_next_one(stream, wrap, change):
+    f = ag.graphed(lambda x: wrap(twice(x)), warmup=0, outputs="static")
+    first = f(np.ones(3))
+    stream.synchronize()
+    shown = repr(first)
+    if change is None:
+        assert f(np.ones(3)) is first
+    else:
+        change(first)
+    for _ in range(2):
+        result = f(np.ones(3))
+        stream.synchronize()
+        assert repr(result) == shown
+        if change is not None:
+            change(result)
+
+
 def test_an_argument_that_is_written_and_returned(stream):
     @ag.graphed(warmup=1)
     def add(x):

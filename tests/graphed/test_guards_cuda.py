@@ -128,7 +128,7 @@ def test_arrays_that_were_one_array_are_not_taken_for_it(inputs):
 SETS = {"node": "cuGraphExecMemcpyNodeSetParams", "bind": "cuGraphExecKernelNodeSetParams"}
 
 
-@lanes.require("software_cuda")
+@pytest.mark.needs("software_cuda")
 @pytest.mark.filterwarnings("ignore:.*copies its inputs:RuntimeWarning")
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("times", [1, 2, 3, 4])

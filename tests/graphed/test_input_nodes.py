@@ -164,7 +164,7 @@ def test_all_kinds_of_arrays(make):
 
 
 def test_an_option_that_does_not_exist():
-    with pytest.raises(ValueError, match="inputs must be 'copy', 'node', 'bind' or 'auto', not 'nodes'"):
+    with pytest.raises(ValueError, match="inputs must be 'copy', 'node' or 'bind', not 'nodes'"):
         ag.graphed(lambda x: x, inputs="nodes")
 
 

@@ -6,10 +6,8 @@ import pytest
 
 import accelerator_graph as ag
 import lanes
-from accelerator_graph._graphed.array_placement import extent
-from accelerator_graph._graphed.arrays import array_type_of
-from accelerator_graph._graphed.input_nodes import same_bytes
-from accelerator_graph._graphed.other_places import ALIGNMENT, elsewhere
+from accelerator_graph._arrays.arrays import ALIGNMENT, array_type_of, elsewhere
+from accelerator_graph._arrays.placement import extent, same_bytes
 
 pytestmark = [lanes.require("torch", "no_gpu"), pytest.mark.usefixtures("torch_stream")]
 
@@ -65,8 +63,9 @@ def test_a_tensor_counts_writes_that_torch_does_not_see():
         kind.count_write(torch.ones(3))
 
 
+@pytest.mark.filterwarnings("ignore:.*copies its inputs:RuntimeWarning")
 def test_torch_on_the_cpu_copies(torch_stream):
-    f = ag.graphed(lambda x: x * 2, warmup=0, inputs="auto")
+    f = ag.graphed(lambda x: x * 2, warmup=0, inputs="bind")
     for i in range(3):
         y = f(torch.arange(4.0) + i)
         torch_stream.synchronize()

@@ -16,7 +16,7 @@ from graphed.cuda_arrays import Tensor, empty_like, plus, tensor
 OPEN = "plus", "kernel", "block", "plus_struct", "table_in_the_graph", "child", "child_of_child"
 HIDDEN = "plus_packed", "plus_table", "plus_from", "plus_halves", "masked", "randomly_masked", "plus_until"
 SIZE, SPACE = 8, 1 << 11
-MODES = "copy", "node", "bind", "auto"
+MODES = "copy", "node", "bind"
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def compare(draw, mode, hows, calls=12):
 @pytest.mark.parametrize("seed", range(6))
 def test_addresses_in_the_open(seed, mode):
     explained = compare(random.Random(f"open {seed} {mode}"), mode, OPEN)
-    assert explained.inputs in {mode.replace("auto", "bind"), "node" if mode in ("bind", "auto") else mode}
+    assert explained.inputs in {mode, "node" if mode == "bind" else mode}
 
 
 @pytest.mark.parametrize("mode", MODES)

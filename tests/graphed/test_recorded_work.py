@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._graphed.array_placement import extent
+from accelerator_graph._arrays.placement import extent
 from graphed import fakes
 from graphed.functions import launch
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._graphed.arrays import array_type_of
+from accelerator_graph._arrays.arrays import array_type_of
 from graphed.functions import Outputs, Pair, Point, doubled, launch, replays
 
 

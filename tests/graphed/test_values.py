@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._graphed.values import Values
+from accelerator_graph._arrays.values import Values
 
 UTC = datetime.UTC
 EAST = datetime.timezone(datetime.timedelta(hours=1))

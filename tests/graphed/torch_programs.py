@@ -10,7 +10,7 @@ import torch
 
 import accelerator_graph as ag
 
-MODES = "copy", "node", "bind", "auto"
+MODES = "copy", "node", "bind"
 SHAPE = 4, 8
 SIZE = 32
 OFFSETS = (0, 0, 512, 128, 4, 1)

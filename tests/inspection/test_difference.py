@@ -6,6 +6,9 @@ import pytest
 
 from accelerator_graph import GraphDescription, Label, diff
 from accelerator_graph.backends.base import GraphEdge, GraphNode
+from accelerator_graph.inspection.difference import Labels, matched
+from accelerator_graph.inspection.text import numbers
+from inspection import shapes
 
 
 def described(*nodes, edges=(), backend="cuda", device=0):
@@ -159,3 +162,26 @@ def test_ten_thousand_equal_kernels_take_no_time():
         "node 5000 (kernel g) is new"
     ]
     assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([3], "3"),
+        ([3, 4], "3 and 4"),
+        ([3, 4, 5], "3 to 5"),
+        ([3, 4, 6], "3, 4 and 6"),
+        ([1, 3, 4, 5, 9], "1, 3 to 5 and 9"),
+        ([*range(0, 20, 2)], "0, 2, 4, 6, 8 and 5 more"),
+    ],
+)
+def test_numbers_in_words(ids, expected):
+    assert numbers(ids) == expected
+
+
+def test_a_label_is_the_one_with_most_nodes_in_common():
+    """Two labels of one name: the first has one node of the former label, the second three."""
+    nodes = shapes.chain(*"abcd")
+    old = shapes.labelled(nodes, ("step", 0, 4, "", 0))
+    new = shapes.labelled(nodes, ("step", 0, 1, "", 0), ("step", 1, 4, "", 0))
+    assert matched(Labels(old), Labels(new), {n: n for n in range(4)}) == {0: 1}

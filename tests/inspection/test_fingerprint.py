@@ -57,6 +57,16 @@ def test_addresses_and_values_do_not_count(same):
         ((FILL, ADD, SCALE), None, ["the same nodes in another order"]),
         ((FILL._replace(nbytes=16), SCALE, ADD), None, ["other sizes (grids, blocks or numbers of bytes)"]),
         (
+            (FILL, SCALE._replace(shared_bytes=16), ADD),
+            None,
+            ["other sizes (grids, blocks or numbers of bytes)"],
+        ),
+        (
+            (FILL, SCALE._replace(block=(32, 1, 1)), ADD),
+            None,
+            ["other sizes (grids, blocks or numbers of bytes)"],
+        ),
+        (
             (FILL, SCALE._replace(grid=(3, 1, 1)), ADD),
             None,
             ["other sizes (grids, blocks or numbers of bytes)"],

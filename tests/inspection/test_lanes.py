@@ -5,7 +5,7 @@ import time
 import pytest
 
 from accelerator_graph.backends.base import GraphEdge
-from accelerator_graph.inspection.lanes import MOST_LANES, lanes
+from accelerator_graph.inspection.drawing import MOST_LANES, lanes
 from inspection.shapes import forked_chain
 
 

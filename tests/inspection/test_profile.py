@@ -2,8 +2,12 @@
 
 import json
 
+import pytest
+
 import accelerator_graph as ag
 from accelerator_graph.backends.base import GraphEdge, GraphNode
+from accelerator_graph.inspection import text
+from accelerator_graph.inspection.timings import LabelTime, parents
 
 STEP = ag.Label("step", 0, 10, "/somewhere/model.py", 3)
 ATTENTION = ag.Label("attention", 0, 4, "/somewhere/model.py", 12)
@@ -27,6 +31,57 @@ def test_times_of_nested_labels():
     assert [each.uncertain for each in found.labels] == [False, False, False, True, False]
     assert (found.with_events, found.unlabelled, found.median) == (400, 20, 400)
     assert sum(each.own for each in found.labels) + found.unlabelled == found.with_events
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        ([], []),
+        ([(0, 4), (4, 6)], [None, None]),
+        ([(0, 4), (0, 4)], [None, 0]),
+        ([(0, 4), (2, 4), (2, 3), (3, 4)], [None, 0, 1, 1]),
+        ([(0, 4), (0, 2), (2, 4), (4, 5)], [None, 0, 0, None]),
+        ([(0, 4), (2, 5)], [None, None]),
+    ],
+)
+def test_the_labels_around(ranges, expected):
+    labels = [ag.Label("", start, stop, "", 0) for start, stop in ranges]
+    assert list(parents(labels)) == expected
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([("a", 0, 10), ("b", 5, 10)], ["a", "b"]),
+        ([("a", 0, 10), ("b", 10, 10)], []),
+        ([("a", 0, 10), ("b", 5, 0)], []),
+        ([("a", 0, 30), ("b", 5, 10), ("c", 20, 5)], ["a", "b", "c"]),
+        ([("a", 0, 10), ("b", 20, 5), ("c", 22, 1)], ["b", "c"]),
+    ],
+)
+def test_labels_whose_times_overlap(spans, expected):
+    times = [
+        LabelTime(ag.Label(name, number, number + 1, "", 0), float(begin), float(time), float(time))
+        for number, (name, begin, time) in enumerate(spans)
+    ]
+    assert text._overlapping(times) == expected
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "expected"),
+    [
+        (0.04, "0 us"),
+        (0.05, "0.05 us"),
+        (999.4, "999 us"),
+        (999.6, "1 ms"),
+        (1500.0, "1.5 ms"),
+        (999_400.0, "999 ms"),
+        (999_600.0, "1 s"),
+        (2.5e6, "2.5 s"),
+    ],
+)
+def test_a_time_in_a_unit_that_fits(microseconds, expected):
+    assert text.duration(microseconds) == expected
 
 
 def test_the_medians_of_several_replays():

@@ -6,6 +6,7 @@ import pytest
 
 from accelerator_graph import GraphDescription, Label
 from accelerator_graph.backends.base import GraphEdge, GraphNode
+from accelerator_graph.inspection.serialization import value
 
 INSIDE = ([GraphNode(0, "memcpy", source=1, target=2, nbytes=3)], [])
 NODES = [
@@ -28,6 +29,47 @@ def test_only_what_is_known_is_written():
     assert data["schema"] == 1
     assert data["nodes"][1] == {"id": 1, "kind": "memset", "target": 2**63, "nbytes": 8, "value": 0}
     assert data["edges"] == [[0, 1, "programmatic"], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "data", "expected"),
+    [
+        (int, 1, 1),
+        (int, True, None),
+        (int, 1.0, None),
+        (bool, True, True),
+        (bool, 1, None),
+        (float, 1.5, 1.5),
+        (float, 1, None),
+        (str, "1", "1"),
+        (str, None, None),
+        (int | None, 1, 1),
+        (int | None, True, None),
+        (tuple[int, ...], [1, 2, 3], (1, 2, 3)),
+        (tuple[int, ...], [], ()),
+        (tuple[int, ...], [1, False], None),
+        (tuple[int, ...], "12", None),
+        (tuple[int, str], [1, "a"], (1, "a")),
+        (tuple[int, str], [1], None),
+        (tuple[int, str], [1, "a", "b"], None),
+        (GraphEdge, [0, 1], GraphEdge(0, 1)),
+        (GraphEdge, {"source": 0, "target": 1, "new": 2}, GraphEdge(0, 1)),
+        (GraphEdge, {"source": 0, "target": True}, None),
+        (GraphEdge, [0, 1, "", "too many"], None),
+        (GraphEdge, 1, None),
+    ],
+)
+def test_a_value_has_to_be_of_its_type(wanted, data, expected):
+    if expected is None:
+        with pytest.raises(TypeError, match="can't be"):
+            value(wanted, data)
+    else:
+        found = value(wanted, data)
+        assert (type(found), found) == (type(expected), expected)
+
+
+def test_nothing_is_a_value_where_it_may_be():
+    assert value(int | None, None) is None
 
 
 def test_mode_and_pool():
@@ -102,6 +144,8 @@ def test_fields_of_a_later_version_are_ignored():
         ("[]", "not the description of a graph"),
         ("{}", "not the description of a graph"),
         ('{"schema": 99}', "has schema 99"),
+        ('{"schema": 0}', "has schema 0"),
+        ('{"schema": 2}', "has schema 2"),
         ('{"schema": "new"}', "has schema 'new'"),
         ('{"schema": 1, "backend": "cpu"}', "damaged"),
         ('{"schema": 1, "backend": "cpu", "device": 0, "nodes": [{}], "edges": []}', "damaged"),

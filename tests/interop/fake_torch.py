@@ -11,7 +11,15 @@ from cuda.bindings import driver
 
 from interop.fakes import call, calls, fill, get_device, module, set_device
 
-_streams = {}
+
+class _Current(threading.local):
+    """By device: this thread's current stream, if it is not the default one."""
+
+    def __init__(self):
+        self.streams = {}
+
+
+_current = _Current()
 _capturing = {}
 """By device: the CUDAGraph that records."""
 _pools = [0]
@@ -82,7 +90,7 @@ def _device(device):
 def current_stream(device=None):
     calls["torch.cuda.current_stream"] += 1
     index = get_device() if device is None else device
-    return _streams.get(index) or default_stream(index)
+    return _current.streams.get(index) or default_stream(index)
 
 
 def default_stream(device=None):
@@ -91,11 +99,11 @@ def default_stream(device=None):
 
 def set_stream(stream):
     set_device(stream.device_index)
-    _streams[stream.device_index] = stream
+    _current.streams[stream.device_index] = stream
 
 
 def _get_current_stream(device):
-    stream = _streams.get(device) or default_stream(device)
+    stream = _current.streams.get(device) or default_stream(device)
     return stream.stream_id, stream.device_index, stream.device_type
 
 
@@ -113,6 +121,7 @@ def _stream(stream):
 class Generator:
     def __init__(self, device="cuda"):
         self.offset = 0
+        self.capturing = False  # which stays if the capture fails, up to 2.13
         self.device = SimpleNamespace(type=device)
 
     def get_offset(self):
@@ -186,6 +195,8 @@ class CUDAGraph:
             driver.cuStreamBeginCapture, self._stream, driver.CUstreamCaptureMode(MODES[capture_error_mode])
         )
         _capturing[self._device] = self
+        for generator in self._generators:
+            generator.capturing = True
 
     def capture_end(self):
         if _capturing.get(self._device) is not self:
@@ -194,6 +205,8 @@ class CUDAGraph:
             raise RuntimeError("Capture must end on the same stream it began on.")
         del _capturing[self._device]
         self._graph = checked(driver.cuStreamEndCapture, self._stream)
+        for generator in self._generators:
+            generator.capturing = False
         end_allocate(self._device, self._pool)
         _pinned.remove(self._pool)
         if not checked_nodes(self._graph):
@@ -270,7 +283,7 @@ segments = []
 
 def torch(initialized=True, devices=2, graph=CUDAGraph):
     """Return the module."""
-    _streams.clear()
+    _current.streams.clear()
     _capturing.clear()
     _routed.clear()
     _pinned.clear()
@@ -283,6 +296,8 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         recording = _capturing.get(where.device_index)
         generator = generator or generators[where.device_index]
         if recording is None:
+            if generator.capturing:
+                raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
             generator.offset += 4
         elif not recording.takes(generator):
             raise RuntimeError("Attempt to increase offset for a CUDA generator not in capture mode.")
@@ -326,6 +341,7 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         ),
         Stream=Generic,
         Generator=Generator,
+        AcceleratorError=AcceleratorError,
         version=SimpleNamespace(hip=None, cuda="12.8"),
         fill=lambda array, value: fill(array, value, current_stream().cuda_stream),
         rand=rand,

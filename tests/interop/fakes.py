@@ -58,6 +58,10 @@ class CUDARuntimeError(RuntimeError):
         super().__init__(f"cudaError {status}")
 
 
+class CUDADriverError(CUDARuntimeError):
+    pass
+
+
 class OutOfMemoryError(MemoryError):
     def __init__(self, size, total, limit=0):
         super().__init__(f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes).")
@@ -250,7 +254,7 @@ def cupy():
     cuda = module(
         "cupy.cuda",
         runtime=runtime,
-        driver=module("cupy.cuda.driver", ctxGetCurrent=_ctx_get_current),
+        driver=module("cupy.cuda.driver", ctxGetCurrent=_ctx_get_current, CUDADriverError=CUDADriverError),
         memory=module("cupy.cuda.memory", OutOfMemoryError=OutOfMemoryError),
         **{each.__name__: each for each in (Stream, ExternalStream, Device, Memory, MemoryPointer)},
         **{each.__name__: each for each in (MemoryPool, get_current_stream, get_allocator, using_allocator)},

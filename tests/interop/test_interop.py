@@ -1,5 +1,6 @@
 """Frameworks that take part: what needs no driver, and the rest on the software driver."""
 
+import os
 import sys
 from importlib.metadata import EntryPoint
 from types import ModuleType, SimpleNamespace
@@ -271,6 +272,26 @@ def works_on_cpu():
     g.replay()
 
 
+def test_frameworks_release_their_caches_before_captures_but_in_none(monkeypatch):
+    prepared, streams = [], [ag.Stream(backend="cpu") for _ in range(2)]
+    monkeypatch.setitem(sys.modules, "silent", ModuleType("silent"))
+    prepares = {"prepare": lambda self, device: prepared.append(device), "backend": lambda self: "cpu"}
+    interop.register("silent", type("Prepares", (Silent,), prepares))
+    try:
+        for stream in streams:
+            with ag.Graph(stream=stream):
+                stream.launch(int)
+        assert prepared == [0, 0]
+        with ag.Graph(stream=streams[0]):
+            for enter in (ag.Graph(stream=streams[1]), ag.graph(ag.Graph(stream=streams[1]))):
+                with enter:
+                    streams[1].launch(int)
+            streams[0].launch(int)
+        assert prepared == [0, 0, 0]
+    finally:
+        interop.unregister("silent")
+
+
 def test_the_kit_tests_a_backend_without_the_imported_frameworks(monkeypatch):
     def prepare(self, device):
         raise LookupError("a framework takes part")
@@ -290,3 +311,15 @@ def test_the_kit_tests_a_backend_without_the_imported_frameworks(monkeypatch):
             works_on_cpu()
     finally:
         interop.unregister("silent")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_asks_frameworks_anew_whether_they_are_initialised(monkeypatch):
+    known = {object(): "cpu"}
+    monkeypatch.setattr(registry, "_initialised", known)
+    child = os.fork()
+    if not child:
+        os._exit(1 if registry._initialised else 0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert registry._initialised

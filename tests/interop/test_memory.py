@@ -1,6 +1,8 @@
 """CuPy's allocations in captures: stand-ins on the software driver (see test_interop.py)."""
 
 import gc
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import pytest
 
@@ -41,6 +43,39 @@ def test_cupy_allocates_in_any_mode_and_from_the_pool(cupy, mode):
     assert memory_of(g).pool.used_bytes() == 64
     assert memory_of(g).pool.total_bytes() == 192
     assert cupy.get_default_memory_pool().total_bytes() == 0
+
+
+def test_each_capture_into_a_pool_allocates_as_its_own_stream_permits(cupy):
+    [there], pool, used = registry.loaded(), (0, 77), []
+
+    @contextmanager
+    def relaxed(capture):
+        used.append(capture)
+        yield
+
+    for capture in ("first", "second"):
+        leave = there.route(pool, 0, 0, partial(relaxed, capture))
+        cupy.empty(64 * (len(used) + 1))
+        leave()
+    assert used == ["first", "second"]
+    there.release(pool)
+
+
+def test_the_memory_of_a_pool_is_freed_on_every_device_that_it_is_on(cupy):
+    [there], pool = registry.loaded(), (0, 78)
+    leave = there.route(pool, 0, 0, nullcontext)
+    kept = [cupy.empty(64)]
+    with cupy.cuda.Device(1):
+        kept.append(cupy.empty(128))
+    leave()
+    assert [
+        [(each.address, each.nbytes) for each in there.pool_contents(pool, device).segments]
+        for device in (0, 1)
+    ] == [[(kept[0].ptr, 64)], [(kept[1].ptr, 128)]]
+    kept.clear()
+    there.release(pool)
+    assert calls["cudaFree"] == 2
+    assert not there._ended
 
 
 def test_without_routing_the_capture_would_break(cupy, monkeypatch):

@@ -109,6 +109,9 @@ def test_the_default_stream_is_entered_as_itself(frameworks):
         (torch,) = (each for each in interop.loaded() if type(each).__name__ == "Torch")
         undo = torch.use_stream(0, 0)
         assert cuda.current_stream().cuda_stream == 0
+        on_the_other = torch.use_stream(0, 1)
+        assert (cuda.current_stream(1).cuda_stream, torch.current_stream()) == (0, (0, 1))
+        on_the_other()
         undo()
         assert cuda.current_stream().cuda_stream == before.cuda_stream
 
@@ -223,6 +226,16 @@ def test_warp_between_threads_that_leave_in_any_order(frameworks):
     leave_two()
     leave_two()
     assert there.current_stream(0) == (before, 0)
+
+
+def test_a_stream_of_warps_whose_handle_is_in_use_again_on_another_device(frameworks):
+    [there] = [each for each in interop.loaded() if type(each).__name__ == "Warp"]
+    old = frameworks.Stream("cuda:0")
+    there.as_stream(old)
+    undo = there.use_stream(old.cuda_stream, 1)
+    assert there.current_stream(1) == (old.cuda_stream, 1)
+    assert frameworks.get_stream("cuda:1") is not old
+    undo()
 
 
 def test_warp_on_the_null_stream(frameworks):

@@ -24,6 +24,7 @@ from cuda.bindings import driver
 import accelerator_graph as ag
 from accelerator_graph._core import capture_table, gc_pause, ownership
 from accelerator_graph._core.extension import fast
+from accelerator_graph.interop._torch import pools
 from interop import fake_torch as interop_fake_torch
 from interop.fake_torch import AcceleratorError, CUDAGraph, CUDAGraphOf215, Generator, MemPool, pool_uses
 from interop.fakes import call, calls, install
@@ -31,6 +32,11 @@ from interop.scene import Array, captured, clean_fixture, torch_fixture, value  
 from simulators.cuda.faults import Faults
 from simulators.cuda.tools import Gate, read
 from threads import in_thread
+
+REFUSED = (
+    "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. "
+    "Please use tensor.pin_memory() or allocate the tensor with pin_memory=True."
+)
 
 
 @pytest.fixture(name="newest")
@@ -56,6 +62,24 @@ def raising(error):
         raise error
 
     return fail
+
+
+def test_a_call_that_torch_refuses_is_the_cause(torch):
+    x, g, refused = Array(), ag.Graph(), RuntimeError(REFUSED)
+    words = r"failed: a call was refused \(RuntimeError: Cannot copy between"
+    with pytest.raises(ag.CaptureError, match=words) as caught, ag.graph(g):
+        torch.fill(x, 5) or raising(refused)()
+    assert (caught.value.reason, caught.value.__cause__) == ("illegal_call", refused)
+    captured(g, lambda: torch.fill(x, 3)).replay()
+    assert value(x) == 3
+    refused = AcceleratorError("CUDA error: operation would make ...", 906)
+    with pytest.raises(ag.CaptureError) as caught, ag.graph(ag.Graph()):
+        raise refused
+    assert caught.value.__cause__ is refused
+    for other in (AcceleratorError("CUDA error: out of memory", 2), RuntimeError(f"So: {REFUSED}")):
+        with pytest.raises(type(other)) as passed, ag.graph(ag.Graph()):
+            raise other
+        assert passed.value is other
 
 
 def recording(g):
@@ -97,15 +121,14 @@ def test_inspection_goes_through(torch, tmp_path):
     assert value(x) == 5
 
 
-@pytest.mark.parametrize("timing", [False, True], ids=["by the backend", "by events of the capture"])
-def test_labels_are_timed(torch, timing):
+def test_labels_are_timed(torch):
     x = Array()
 
     def work():
         with ag.label("fill"):
             torch.fill(x, 5)
 
-    g = captured(ag.Graph(keep_graph=True, timing=timing), work)
+    g = captured(ag.Graph(keep_graph=True), work)
     profile = g.profile(2)
     assert [each.label.name for each in profile.labels] == ["fill"]
     assert value(x) == 5
@@ -123,7 +146,7 @@ def test_without_random_numbers_torch_replays_once(torch):
     assert recording(g).replays == 1
 
 
-def test_with_random_numbers_torch_always_replays(torch):
+def test_with_random_numbers_torch_always_replays(torch, monkeypatch):
     x = Array()
     g = captured(ag.Graph(), lambda: torch.rand(x))
     before = torch.cuda.default_generators[0].offset
@@ -131,9 +154,15 @@ def test_with_random_numbers_torch_always_replays(torch):
         g.replay()
     assert recording(g).replays == 3
     assert torch.cuda.default_generators[0].offset == before + 12
-    other = ag.Stream(backend="cuda")
+    other, where = ag.Stream(backend="cuda"), []
+
+    def replay(self, real=CUDAGraph.replay):
+        where.append(torch.cuda.current_stream().cuda_stream)
+        real(self)
+
+    monkeypatch.setattr(CUDAGraph, "replay", replay)
     g.replay(other)
-    assert recording(g).replays == 4
+    assert (recording(g).replays, where) == (4, [other.handle])
     assert torch.cuda.current_stream().cuda_stream == 0
 
 
@@ -145,6 +174,16 @@ def test_random_numbers_of_a_registered_generator(torch):
     for _ in range(3):
         g.replay()
     assert (recording(g).replays, mine.offset) == (3, 12)
+
+
+def test_generators_of_a_failed_capture_draw_again(torch):
+    x, mine, g = Array(), torch.Generator(), ag.Graph()
+    g.register_generator_state(mine)
+    with pytest.raises(ag.CaptureError), ag.graph(g):
+        driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+    torch.rand(x)
+    torch.rand(x, mine)
+    assert value(x) == 7
 
 
 @pytest.mark.parametrize("what", [object(), Generator("cpu")])
@@ -323,6 +362,14 @@ def test_an_empty_graph_is_warned_of_once(torch):
     assert [each.category for each in found] == [ag.EmptyGraphWarning]
 
 
+def test_torch_does_not_warn_of_a_body_that_raises_before_any_work(torch):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with pytest.raises(LookupError), ag.graph(ag.Graph()):
+            raise LookupError
+    assert found == []
+
+
 def test_a_capture_that_goes_on_while_the_generators_are_to_be_reset(torch, monkeypatch):
     """The stream is still being captured: nothing more is recorded."""
     g = ag.Graph()
@@ -453,6 +500,28 @@ def test_a_pool_object_of_torchs_lives_as_long_as_its_graphs(torch, how):
         h.reset()
         assert lives
         assert there() is None
+
+
+def test_a_pool_object_is_not_kept_by_a_bound_call_of_a_graph_that_was_reset(torch):
+    x, g, there = Array(), ag.Graph(), []
+
+    def pool():
+        mine = MemPool()
+        there.append(weakref.ref(mine))
+        return mine
+
+    captured(g, lambda: torch.rand(x), pool=pool())
+    launch = g.bind()
+    g.reset()
+    ownership.drain()
+    assert there[0]() is None
+    with pytest.raises(ag.GraphStateError):
+        launch()
+
+
+def test_an_id_that_replaces_one_can_be_replaced_itself(torch, monkeypatch):
+    monkeypatch.setattr(pools, "instead", {(0, 5): (0, 6), (0, 6): (0, 7)})
+    assert [pools.usable((0, n)) for n in (4, 5, 6, 7)] == [(0, 4), (0, 7), (0, 7), (0, 7)]
 
 
 def test_a_pool_object_that_goes_in_a_capture(torch):

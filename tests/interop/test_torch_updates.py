@@ -69,6 +69,19 @@ def test_what_may_draw_random_numbers_is_no_other_graphs_work(torch):
     assert value(x) == 6
 
 
+def test_an_executable_that_was_never_replayed_may_draw_random_numbers(torch):
+    x = Array()
+    plain, random = filling(torch, x, 5), captured(ag.Graph(keep_graph=True), lambda: torch.rand(x))
+    plain.replay()
+    random.instantiate()
+    for refused in (lambda: plain.update(random), random.clone):
+        with pytest.raises(ag.UnsupportedError, match="may draw random numbers"):
+            refused()
+    assert not random.update(plain).in_place
+    random.replay()
+    assert value(x) == 5
+
+
 def test_a_clone_is_the_drivers(torch):
     x = Array()
     graph = filling(torch, x, 5)

@@ -11,8 +11,9 @@ TOUCHED = {
     "cupy": """
         cuda.Stream.from_external cuda.Stream.use cuda.get_current_stream cuda.using_allocator
         cuda.runtime.getDevice cuda.runtime.setDevice cuda.runtime.getDeviceCount cuda.runtime.is_hip
-        cuda.runtime.CUDARuntimeError cuda.driver.ctxGetCurrent cuda.memory.OutOfMemoryError
-        cuda.Memory.device_id cuda.MemoryPointer cuda.Device.__enter__ get_default_memory_pool
+        cuda.runtime.CUDARuntimeError cuda.driver.ctxGetCurrent cuda.driver.CUDADriverError
+        cuda.memory.OutOfMemoryError cuda.Memory.device_id cuda.MemoryPointer cuda.Device.__enter__
+        get_default_memory_pool
         cuda.MemoryPool.malloc cuda.MemoryPool.used_bytes cuda.MemoryPool.total_bytes
         cuda.MemoryPool.free_all_blocks
     """,

@@ -15,7 +15,7 @@ from hypothesis import Phase, errors, find, settings
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Backend
 from accelerator_graph.testing import programs
-from accelerator_graph.testing._programs.order import Order
+from accelerator_graph.testing._programs.model import Order
 from accelerator_graph.testing._programs.program import Program
 from accelerator_graph.testing.programs import RandomPrograms, check_programs
 from accelerator_graph.testing.works.host import HostWork

@@ -233,6 +233,16 @@ def test_what_a_backend_says_of_a_stream_that_is_gone_is_kept():
         backends.claim(theirs)
 
 
+def test_of_several_backends_that_refuse_a_stream_the_best_one_is_heard():
+    theirs = type("Stream", (), {"__module__": "shared.streams"})()
+    modules = {"stream_modules": frozenset({"shared"})}
+    backends = built_in(cpu=fake())
+    backends.register("worse", fake(priority=1, as_stream=raising(ValueError("worse")), **modules))
+    backends.register("better", fake(priority=9, as_stream=raising(ValueError("better")), **modules))
+    with pytest.raises(ValueError, match="better"):
+        backends.claim(theirs)
+
+
 # ---- frameworks ------------------------------------------------------------------------------------
 
 

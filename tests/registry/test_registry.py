@@ -4,10 +4,12 @@ import os
 import sys
 import zipfile
 from importlib.metadata import EntryPoint, PathDistribution
+from types import SimpleNamespace
 
 import pytest
 
 from accelerator_graph._plugins import entry_points
+from accelerator_graph._plugins.entry_points import Candidate
 from accelerator_graph.backends import registry
 from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Backend
 from accelerator_graph.errors import (
@@ -16,7 +18,9 @@ from accelerator_graph.errors import (
     BackendUnavailableError,
     UnknownBackendError,
 )
+from core.test_interrupts import Interrupter
 from registry.fakes import built_in, fake, no_environment_fixture, site_fixture  # noqa: F401
+from threads import in_thread
 
 pytestmark = pytest.mark.usefixtures("no_environment")
 
@@ -37,6 +41,33 @@ def test_entry_points_are_grouped_by_name_whatever_their_order():
         "b": ["m:B", "n:B"],
     }
     assert scan.ignored == []
+
+
+@pytest.mark.parametrize(("value", "off"), [("", False), ("0", False), ("1", True), ("yes", True)])
+def test_the_switch_for_plugins(monkeypatch, value, off):
+    monkeypatch.setenv("ACCELERATOR_GRAPH_DISABLE_PLUGINS", value)
+    assert entry_points.switched_off() is off
+
+
+def test_the_offer_that_stays_does_not_depend_on_the_order_of_the_file_system():
+    found = [
+        entry("b", "m:B")._for(SimpleNamespace(name=name, version="1"))
+        for name in ("second", "first", "third")
+    ]
+    for order in (found, found[::-1]):
+        [offer] = entry_points.sort_out(order, frozenset()).offers["b"]
+        assert offer.origin == "first 1"
+
+
+def test_of_offers_with_the_same_path_the_first_stays():
+    offered = [
+        Candidate("b", "m:B", "first 1"),
+        Candidate("b", "n:B", "second 1"),
+        Candidate("b", "m:B", "third 1"),
+        Candidate("b", "n:B", "fourth 1"),
+    ]
+    assert [each.origin for each in entry_points.distinct(offered)] == ["first 1", "second 1"]
+    assert entry_points.distinct([]) == []
 
 
 @pytest.mark.parametrize("name", ["Bad", "1st", "_a", "a-b", "a b", "", "ä"])
@@ -169,6 +200,7 @@ def test_a_plug_in_that_exits_when_imported_does_not_end_the_process(site):
     [
         (int, r"is not a subclass of accelerator_graph\.backends\.base\.Backend"),
         (Backend, "has no valid api_version"),
+        (fake(api_version=True), "has no valid api_version"),
         (
             type("Half", (Backend,), {"api_version": BACKEND_API_VERSIONS[-1]}),
             "lacks the methods capture_begin, ",
@@ -363,6 +395,24 @@ def test_get_probes_names_opens_and_keeps():
     backend = backends.get("cpu")
     assert backends.get("cpu") is backend
     assert cpu.log == ["probe", "open cpu"]
+
+
+def test_a_backend_whose_opening_was_interrupted_can_be_opened():
+    at, where = 0, "begin"
+    while where:
+        at += 1
+        backends, interrupter = built_in(cpu=fake()), Interrupter(at, KeyboardInterrupt)
+        sys.settrace(interrupter)
+        try:
+            backends.get("cpu")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        where = interrupter.where
+        there = in_thread(backends.get, "cpu")
+        assert backends.get("cpu") is there, f"interrupted at {where}"
+    assert at > 50
 
 
 def test_what_probes_unusable_is_not_opened():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lanes import lack
+from lanes import LANES, lack
 from processes import execute
 from simulators.cuda.build import environment as driver_environment
 from simulators.hip_on_cuda.build import build, environment, missing
@@ -16,11 +16,7 @@ from simulators.hip_on_cuda.build import build, environment, missing
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.starts("hip_on_cuda"), pytest.mark.needs("no_gpu")]
 
-TESTS = (
-    "tests/backends/test_conformance.py",
-    "tests/backends/both/test_same_graphs.py",
-    "tests/simulators/hip_on_cuda/itself.py",
-)
+TESTS = (*LANES["hip_on_cuda"].folders, "simulators/hip_on_cuda/itself.py")
 
 
 def test_the_tests_of_the_backend_pass(
@@ -32,7 +28,7 @@ def test_the_tests_of_the_backend_pass(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no"),
             f"--junitxml={report}",
-            *TESTS,
+            *(f"tests/{name}" for name in TESTS),
         ],
         cwd=ROOT,
         env=environment(build(), driver_environment(software_driver)),

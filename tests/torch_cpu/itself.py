@@ -2,11 +2,13 @@
 
 import copy
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import accelerator_graph as ag
+from accelerator_graph.interop._torch.verifying import random_state
 from processes import execute
 
 from .framework import taking_part
@@ -37,6 +39,93 @@ def test_a_capture_records_and_does_nothing():
         assert x.tolist() == [1.0 + i] * 4
         assert y.tolist() == [2.0 + 2 * i] * 4
     assert g.num_nodes == 2
+
+
+class Generator:
+    """As torch's of a device: a change of one makes cuDNN's dropout state stale, not that of an alias."""
+
+    def __init__(self, shared=None):
+        self.shared, self.stale = shared or [torch.tensor(7)], True
+
+    def get_state(self):
+        return self.shared[0].clone()
+
+    def set_state(self, state):
+        self.shared[0], self.stale = state.clone(), True
+
+    def graphsafe_get_state(self):
+        return Generator(self.shared)
+
+
+class Cudnn:
+    """torch with cuDNN's recurrent layers, whose operators are torch's own."""
+
+    def __init__(self):
+        self.generator, self.state = Generator(), None
+        self.cuda, self.version = (
+            SimpleNamespace(default_generators=[self.generator]),
+            SimpleNamespace(hip=None),
+        )
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+    def zeros(self, *shape, device):
+        return torch.zeros(*shape)
+
+    def lstm(self, x, hidden, weights, *rest):
+        torch.ops.aten._cudnn_rnn(
+            *(x, weights, 2, None, *hidden, 2, 1, 0, 1, False, 0.5, True, False, []), self.dropout_state()
+        )
+
+    def dropout_state(self):
+        if self.state is None or self.generator.stale:
+            self.generator.stale = False
+            torch.empty((), dtype=torch.long).random_()
+            self.state = torch.full((4,), float(self.generator.shared[0]))
+        return self.state
+
+    def draw(self):
+        drawn = [*self.dropout_state().tolist(), int(self.generator.shared[0])]
+        self.state += 1
+        self.generator.shared[0] += 4
+        return drawn
+
+
+def test_the_dropout_of_recurrent_layers_is_set_back_in_its_place():
+    cudnn = Cudnn()
+    restore = random_state(cudnn, 0, ())
+    assert (cudnn.state, cudnn.generator.stale) == (None, True)  # to look has made none
+    first = cudnn.draw()
+    restore()
+    assert cudnn.generator.stale
+    assert cudnn.draw() == first
+    restore, state = random_state(cudnn, 0, ()), cudnn.state
+    following = [cudnn.draw() for _ in range(3)]
+    restore()
+    assert not cudnn.generator.stale
+    assert [cudnn.draw() for _ in range(3)] == following
+    assert cudnn.state is state  # which graphs go on using
+    cudnn.generator.set_state(torch.tensor(9))
+    restore = random_state(cudnn, 0, ())
+    assert cudnn.generator.stale
+    restore()
+    assert cudnn.generator.stale
+    assert cudnn.draw()[0] == 9
+
+
+def test_without_cudnn_or_on_another_vendors_device_the_generator_is_set_back():
+    cudnn = Cudnn()
+    cudnn.draw()
+    cudnn.version.hip = "7.2"
+    restore = random_state(cudnn, 0, ())
+    following = cudnn.draw()[-1]
+    restore()
+    assert cudnn.generator.stale
+    assert cudnn.draw()[-1] == following
+    cudnn.version.hip, cudnn.lstm = None, lambda *args: None
+    random_state(cudnn, 0, ())()
+    assert cudnn.generator.stale
 
 
 def test_views_and_what_is_written_through_them():

@@ -79,9 +79,9 @@ def test_each_module_has_the_nodes_of_its_forward():
     assert labels["blocks.0.linear"].file == inspect.getsourcefile(nn.Linear)
 
 
-def test_modules_are_timed_by_events_of_the_capture():
+def test_modules_are_timed():
     model, x = Model(), torch.ones(2, 4)
-    with ag.label_modules(model), ag.Graph(keep_graph=True, timing=True) as graph, torch.no_grad():
+    with ag.label_modules(model), ag.Graph(keep_graph=True) as graph, torch.no_grad():
         y = model(x)
     profile = graph.profile(3)
     times = {each.label.name: each.time for each in profile.labels}

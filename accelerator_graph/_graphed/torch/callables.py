@@ -7,21 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar, overload
 
+from ..._arrays.placement import check_place, writable
 from ..._core.pools import AnyPool, PoolId, check_pool, graph_pool_handle
 from ..._core.side_streams import side_of
-from ..._core.stream_base import captured_by
-from ..._core.streams import Stream
+from ..._core.streams import Stream, captured_by
 from ..._interpreter.integers import integer
 from ...backends.base import Recorder
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
 from ...interop import registry as interop
-from ..array_placement import check_place, writable
 from ..call_order import current_stream
-from .captured_passes import Passes
-from .capturing import CapturedPass
+from .captured_passes import CapturedPass, Passes
 from .pass_streams import PassStreams
-from .replay_autograd import replaying
-from .static_tensors import grad_aliases_of
+from .replay_autograd import grad_aliases_of, replaying
 
 C = TypeVar("C", bound=Callable[..., Any])
 Cs = TypeVar("Cs", bound=tuple[Callable[..., Any], ...])

@@ -1,12 +1,18 @@
-"""The forward and the backward pass of a torch module or function, run to be captured."""
+"""The forward and the backward pass of a torch module or function: how they run, and the capture of one."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...errors import UnsupportedError
+from ..._arrays.arrays import array_type_of
+from ..._core.pools import PoolId
+from ..._core.streams import Stream
+from ...api import Graph, graph
+from ...backends.base import Recorder
+from ...errors import GraphStateError, UnsupportedError
+from ..input_nodes import InputNodes
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
@@ -110,3 +116,91 @@ class Passes:
                 f"{self.name}: its outputs don't depend on {', '.join(unused)}; pass "
                 "allow_unused_input=True if that is intended."
             )
+
+
+class FixedAddresses:
+    """Where the tensors of captured passes were in the capture, until the first replay has compared that.
+
+    It looks them up in the module again, so a tensor that was replaced by another is found, too.
+    """
+
+    __slots__ = ("_addresses", "_module", "_name", "_statics")
+
+    def __init__(self, passes: Passes) -> None:
+        self._name = passes.name
+        self._statics = passes.arguments
+        self._module = passes.function if passes.is_module else None
+        self._addresses = dict(self._now())
+
+    def check(self) -> None:
+        """Raise `GraphStateError` if one of the tensors is elsewhere, or gone."""
+        now = dict(self._now())
+        for label, address in self._addresses.items():
+            if now.get(label) != address:
+                fact = "was moved to other memory" if label in now else "was removed"
+                raise GraphStateError(
+                    f"{self._name}: {label} {fact} since the capture, and a replay would read what is in the "
+                    "old place now; copy new contents into it with copy_(), or capture again."
+                )
+
+    def _now(self) -> Iterator[tuple[str, int]]:
+        tensors = [(f"sample {label}", tensor) for label, tensor in self._statics]
+        if self._module is not None:
+            tensors += [(f"parameter {key!r}", tensor) for key, tensor in self._module.named_parameters()]
+            tensors += [(f"buffer {key!r}", tensor) for key, tensor in self._module.named_buffers()]
+        for label, tensor in tensors:
+            address = _address(tensor)
+            if address:
+                yield label, address
+
+
+def _address(tensor: Any) -> int:
+    try:
+        return int(tensor.data_ptr())
+    except (NotImplementedError, RuntimeError):  # it is sparse
+        return 0
+
+
+class CapturedPass:
+    """The graph of one pass, captured into a pool beside a stream."""
+
+    def __init__(self, side: Stream, pool: PoolId) -> None:
+        self._side = side
+        self._pool = pool
+        self.graph: Graph = Graph()
+        self.nodes: InputNodes | None = None
+        """The copies that are nodes of the graph, if there are any."""
+
+    def capture(self, run: Callable[[], None]) -> None:
+        """Capture a pass whose static tensors are filled before each replay."""
+        with graph(self.graph, self._pool, self._side):
+            run()
+
+    def capture_with_copies(self, run: Callable[[], None], targets: Sequence[Any], *, again: bool) -> bool:
+        """Capture a pass and copies to its static tensors; return False if these can't be changed.
+
+        Then the pass is captured without them, if it can run `again`.
+        """
+        statics = [each.detach() for each in targets]
+        types = {i: array_type_of(each) for i, each in enumerate(statics)}
+        known = {i: each for i, each in types.items() if each is not None}
+        nodes = InputNodes(self._side, statics, statics, known, [*known])
+        sources = [each.clone() if i in nodes.arguments else each for i, each in enumerate(statics)]
+        self.graph = Graph(keep_graph=True)
+        with graph(self.graph, self._pool, self._side):
+            nodes.record(self._side, sources)
+            run()
+        runner = self.graph._runner
+        assert runner is not None
+        assert runner.captured is not None
+        settable = type(runner.captured.recorder).node_setter is not Recorder.node_setter
+        if settable and nodes.connect(self.graph):
+            self.nodes = nodes if nodes.arguments else None
+            return True
+        if nodes.arguments:
+            if not again:
+                raise UnsupportedError("the sources of its copies can't be changed; pass inputs='copy'.")
+            self.graph.reset()
+            self.graph = Graph()
+            self.capture(run)
+        return False

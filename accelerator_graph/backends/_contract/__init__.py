@@ -6,25 +6,22 @@ from ..._interpreter.lazy import imported_on_use
 
 TYPE_CHECKING: bool = False  # as in the package itself
 if TYPE_CHECKING:
+    from .contents import BackendReport as BackendReport
+    from .contents import DeviceMemory as DeviceMemory
     from .contents import GraphContents as GraphContents
     from .contents import GraphEdge as GraphEdge
     from .contents import GraphNode as GraphNode
-    from .memory import DeviceMemory as DeviceMemory
-    from .misfit import Misfit as Misfit
+    from .contents import Misfit as Misfit
     from .parameters import Argument as Argument
     from .parameters import Change as Change
     from .parameters import NodeParameters as NodeParameters
     from .parameters import NodeSetter as NodeSetter
     from .parameters import addresses_in as addresses_in
     from .parameters import word as word
-    from .report import BackendReport as BackendReport
 
 HOMES = {
-    f"{__name__}.contents": "GraphContents GraphEdge GraphNode",
-    f"{__name__}.memory": "DeviceMemory",
-    f"{__name__}.misfit": "Misfit",
+    f"{__name__}.contents": "BackendReport DeviceMemory GraphContents GraphEdge GraphNode Misfit",
     f"{__name__}.parameters": "Argument Change NodeParameters NodeSetter addresses_in word",
-    f"{__name__}.report": "BackendReport",
 }
 
 if not TYPE_CHECKING:

@@ -29,8 +29,6 @@ class Capability(StrEnum):
     """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
     GRAPH_EVENTS = "graph_events"
     """`instantiate_timed`: an executable can record timed events, so that parts of a graph can be timed."""
-    CAPTURED_EVENTS = "captured_events"
-    """`record_timed_event` on a capturing stream: for parts of graphs that can't be copied."""
 
 
 class CaptureStatus(StrEnum):

@@ -1,7 +1,9 @@
-"""What a graph contains."""
+"""What a graph contains, and other facts that a backend or the registry reports."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 
@@ -54,3 +56,47 @@ class GraphEdge(NamedTuple):
 
 
 GraphContents: TypeAlias = tuple[list[GraphNode], list[GraphEdge]]
+
+
+class DeviceMemory(NamedTuple):
+    """The memory of a device at one moment, in bytes. All programs that use the device share it."""
+
+    free: int
+    total: int
+    graphs_used: int | None = None
+    graphs_reserved: int | None = None
+    """What nodes that allocate have taken from the driver, and what the driver keeps for such nodes. Both are
+    of all graphs of this process on the device; None if the driver does not tell."""
+
+
+class Misfit(NamedTuple):
+    """What did not fit when an executable was to get the work of another graph in place."""
+
+    reason: str
+    """A clause, such as "the kernels are different functions"."""
+    node: int | None = None
+    """The node in question, by its number in the new graph; None if it is not one node."""
+
+
+class BackendReport(NamedTuple):
+    """The facts about one backend."""
+
+    name: str
+    origin: str
+    """``"built-in"``, ``"registered"``, or the distribution and its version."""
+    loaded: bool = False
+    """Its class is imported and fulfils the contract."""
+    opened: bool = False
+    """Its one instance is opened in this process."""
+    usable: bool = False
+    """Its probe says usable, and opening it has not failed."""
+    reason: str = ""
+    """Why it is not usable."""
+    versions: Mapping[str, str] = MappingProxyType({})
+    """Versions by component, from its probe."""
+    devices: int | None = None
+    """The number of devices, from its probe; None if the probe can't tell."""
+    only_named: bool = False
+    """It is used only if you name it: its `priority` is None."""
+    warning: str = ""
+    """A known defect of the installed software, with the way out, from its probe."""

@@ -22,8 +22,9 @@ Call = tuple[Callable[..., object], tuple[Any, ...], dict[str, Any], Site | None
 class Failure(Exception):
     """A callable on a stream raised an exception.
 
-    Every stream that waits for the failed one shares this object. If it is dropped before the error was
-    raised, the error goes to `threading.excepthook`, like any exception that a thread does not catch.
+    Every stream that waits for the failed one shares this object, and the first of them that is waited for
+    raises the error. If it is dropped before that, the error goes to `threading.excepthook`, like any
+    exception that a thread does not catch.
     """
 
     told: bool = True

@@ -43,7 +43,7 @@ class Latch:
         self.worker: Worker = worker
         self.is_set: bool = False
         self.failure: Failure | None = None
-        """The worker's failure at that point. Every stream that waits for the latch takes it over."""
+        """The worker's failure at that point, which streams that wait for the latch take over."""
         self.time: int = 0
         """When the worker reached it, in nanoseconds."""
         self._lock = threading.Lock()
@@ -109,7 +109,7 @@ class Worker:
         return latch
 
     def query(self) -> bool:
-        """Return True if everything has been done; raise the first failure since the last call."""
+        """Return True if everything has been done; raise the first failure that nobody was told of."""
         if not self._is_done():
             if not self.deserted:
                 return False
@@ -118,7 +118,7 @@ class Worker:
         return True
 
     def synchronize(self) -> None:
-        """Wait until everything has been done; raise the first failure since the last call."""
+        """Wait until everything has been done; raise the first failure that nobody was told of."""
         if getattr(here, "worker", None) is self:
             raise _would_deadlock("synchronize")
         self._wait(self.mark(), "synchronize")
@@ -218,14 +218,14 @@ class Worker:
     def _failed(self, failure: Failure) -> None:
         failure.__traceback__ = None  # it leads back to this object
         first = self._failure  # read once: another thread may take it meanwhile
-        if first is None:
+        if first is None or first.told:
             self._failure = failure
         else:
             first.add(failure)
 
     def _follow(self, latch: Latch) -> None:
         latch.wait()
-        if self._failure is None:
+        if self._failure is None or self._failure.told:
             self._failure = latch.failure
 
     def _wait(self, latch: Latch, call: str) -> None:
@@ -242,7 +242,7 @@ class Worker:
 
     def _raise_failure(self) -> None:
         failure = self._take_failure()
-        if failure is not None:
+        if failure is not None and not failure.told:
             raise failure.as_error()
 
     def _take_failure(self) -> Failure | None:

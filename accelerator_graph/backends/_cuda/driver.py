@@ -17,7 +17,7 @@ from .hot_calls import HotCalls, Relaxed, hot_calls
 from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
-    from .._shared.shapes import Shape
+    from .._shared.nodes import Shape
     from .raw_calls import Calls
 
 _NOTHING_TO_DO = nullcontext()
@@ -250,16 +250,12 @@ class Driver:
         code, version = self.api.cuDriverGetVersion()
         return version_text(version) if code is self.success else "?"
 
-    def new_event(self, stream: Any, *, timed: bool = False, as_node: bool = False) -> Any:
-        """Return a new event that marks the present end of a stream's work; as a node, in each run."""
+    def new_event(self, stream: Any, *, timed: bool = False) -> Any:
+        """Return a new event that marks the present end of a stream's work."""
         flags = self.api.CUevent_flags
         event = self.call("cuEventCreate", flags.CU_EVENT_DEFAULT if timed else flags.CU_EVENT_DISABLE_TIMING)
         try:
-            if as_node:
-                external = self.api.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL
-                self.call("cuEventRecordWithFlags", event, stream, external)
-            else:
-                self.call("cuEventRecord", event, stream)
+            self.call("cuEventRecord", event, stream)
         except BaseException:
             self.answer("cuEventDestroy", event)
             raise

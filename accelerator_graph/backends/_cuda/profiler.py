@@ -9,7 +9,7 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
-from .._shared.event_nodes import release
+from .._shared.nodes import release
 from ..base import Backend, GraphNode
 
 _ACTIVITIES = {"kernel": "CONCURRENT_KERNEL", "memcpy": "MEMCPY", "memset": "MEMSET"}

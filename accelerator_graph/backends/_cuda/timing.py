@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from .._shared.event_nodes import instantiate_copy, rerouted
+from .._shared.nodes import instantiate_copy, rerouted
 from ..base import Backend
 from .driver import Driver, Event, Executable, Graph
-from .edges import as_the_bindings, dependencies
-from .nodes import node_handles
+from .nodes import dependencies, node_handles
 
 
 def instantiate_timed(
@@ -37,7 +37,7 @@ def _add_events(
     """Let the copy of a graph record events before and after some of its nodes."""
     originals = node_handles(driver, graph.handle)
     data_of = {
-        (source, target): as_the_bindings(driver, data)
+        (source, target): _as_the_bindings(driver, data)
         for source, target, data in dependencies(driver, graph.handle, originals)
     }
     gone, new = rerouted(data_of, before, after, len(originals))
@@ -55,3 +55,10 @@ def _add_events(
             # For CUDA 12 the binding has two functions. The one without the suffix takes no data of edges.
             name = f"{function}_v2" if hasattr(driver.api, f"{function}_v2") else function
             driver.call(name, copy.handle, sources, targets, told, len(changed))
+
+
+def _as_the_bindings(driver: Driver, data: bytes) -> Any:
+    """Return the data of a dependency as the binding's functions take it."""
+    copy = driver.api.CUgraphEdgeData()
+    ctypes.memmove(copy.getPtr(), data, len(data))
+    return copy

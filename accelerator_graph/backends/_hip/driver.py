@@ -12,7 +12,6 @@ from ...errors import DriverError, UnsupportedError
 from .._shared import ASKED, NOT_READY, SPECIAL_STREAMS, keep
 from .library import Library, import_hip, prepare
 
-_EXTERNAL = 1  # hipEventRecordExternal
 _RELAXED = 2
 _NO_DEVICE = 100
 _NO_STREAM = (400, 709)  # invalid handle; context is destroyed
@@ -159,15 +158,12 @@ class Driver:
         """Clear this thread's last error in the runtime, since a framework would take it for its own."""
         self.function("hipGetLastError")()
 
-    def new_event(self, stream: int, *, timed: bool = False, as_node: bool = False) -> int:
-        """Return a new event that marks the present end of a stream's work; as a node, in each run."""
+    def new_event(self, stream: int, *, timed: bool = False) -> int:
+        """Return a new event that marks the present end of a stream's work."""
         flags = self.api.hipEventDefault if timed else self.api.hipEventDisableTiming
         event: int = self.call("hipEventCreateWithFlags", int(flags))
         try:
-            if as_node:
-                self.call("hipEventRecordWithFlags", event, stream, _EXTERNAL)
-            else:
-                self.call("hipEventRecord", event, stream)
+            self.call("hipEventRecord", event, stream)
         except BaseException:
             self.answer("hipEventDestroy", event)
             raise
@@ -236,3 +232,26 @@ class Driver:
     def relaxed_for(self, stream: Any) -> Between:
         """Like `current_for`, and like `relaxed`."""
         return self.relaxed(self.device_of(stream))
+
+
+# ---- arrays of hip-python ------------------------------------------------------------------------
+
+
+def plain(obj: Any, pointer_type: type) -> Any:
+    """Return the address of a pointer, or device memory for an array; any other object as it is."""
+    if not isinstance(obj, pointer_type):
+        return obj
+    pointer: Any = obj
+    if hasattr(pointer, "itemsize"):  # an array, whose own interface has no valid type string
+        return _DeviceMemory(int(pointer), pointer.size * pointer.itemsize, pointer.is_read_only)
+    return int(pointer)
+
+
+class _DeviceMemory:
+    def __init__(self, address: int, nbytes: int, read_only: bool) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, read_only),
+            "version": 3,
+        }

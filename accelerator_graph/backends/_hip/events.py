@@ -72,7 +72,7 @@ def record(driver: Driver, stream: int, device: int, *, timed: bool) -> Event:
     here = position(driver, stream)
     if here.status == _INVALIDATED:
         raise _refused(driver, "record_event", "invalidated", explain("invalidated"))
-    event = driver.new_event(stream, timed=timed, as_node=timed and here.capture != 0)
+    event = driver.new_event(stream, timed=timed)
     return Event(event, device, here.capture, here.nodes)
 
 

@@ -1,209 +1,121 @@
-"""Looking into a captured graph."""
+"""The nodes of a graph as handles, the dependencies between them, and one root for a graph."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
-from ctypes import byref, c_size_t, c_uint, c_void_p
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from ctypes import Array, byref, c_size_t, c_void_p
+from itertools import pairwise
 
-from ...errors import AcceleratorGraphError
-from ..base import GraphContents, GraphEdge, GraphNode
+from ..._interpreter.sure_exit import Between
+from .._shared import keep
 from .driver import Driver
-from .topology import Edge, dependencies, in_order, node_handles
 
-_KINDS = [
-    "kernel",
-    "memcpy",
-    "memset",
-    "host",
-    "graph",
-    "empty",
-    "wait_event",
-    "event_record",
-    "ext_semas_signal",
-    "ext_semas_wait",
-    "mem_alloc",
-    "mem_free",
-    "memcpy_from_symbol",
-    "memcpy_to_symbol",
-    "batch_mem_op",
-]
-"""The kinds of nodes in the order of ``hipGraphNodeType``, by the names that CUDA uses."""
+Edge = tuple[int, int]
+"""The handles of the nodes at both ends of a dependency."""
 
 
-_COPIES_TELL = 7_02_00000
-"""The version of the runtime from which copies tell their parameters: 6.4.3 answers with garbage."""
+def node_handles(driver: Driver, graph: int) -> list[int]:
+    """Return the handles of a graph's nodes."""
+    count = c_size_t(node_count(driver, graph))
+    if not count.value:
+        return []
+    handles = (c_void_p * count.value)()
+    driver.call("hipGraphGetNodes", graph, handles, byref(count))
+    return list(handles[: count.value])  # type: ignore[arg-type]
 
 
-class KernelParameters(ctypes.Structure):
-    """`hipKernelNodeParams`."""
-
-    _fields_ = (
-        ("block", c_uint * 3),
-        ("extra", c_void_p),
-        ("function", c_void_p),
-        ("grid", c_uint * 3),
-        ("parameters", c_void_p),
-        ("shared_bytes", c_uint),
-    )
+def node_count(driver: Driver, graph: int) -> int:
+    """Return the number of a graph's nodes."""
+    count = c_size_t()
+    driver.call("hipGraphGetNodes", graph, None, byref(count))
+    return count.value
 
 
-class _FillParameters(ctypes.Structure):
-    """`hipMemsetParams`."""
-
-    _fields_ = (
-        ("target", c_void_p),
-        ("element_bytes", c_uint),
-        ("height", c_size_t),
-        ("pitch", c_size_t),
-        ("value", c_uint),
-        ("width", c_size_t),
-    )
+def root_count(driver: Driver, graph: int) -> int:
+    """Return the number of a graph's nodes that depend on no other node."""
+    count = c_size_t()
+    driver.call("hipGraphGetRootNodes", graph, None, byref(count))
+    return count.value
 
 
-class _Side(ctypes.Structure):
-    """One side of a `hipMemcpy3DParms`."""
-
-    _fields_ = (
-        ("array", c_void_p),
-        ("position", c_size_t * 3),
-        ("address", c_void_p),
-        ("pitch", c_size_t),
-        ("width", c_size_t),
-        ("height", c_size_t),
-    )
+def dependencies(driver: Driver, graph: int) -> list[Edge]:
+    """Return the dependencies between a graph's nodes."""
+    count = c_size_t()
+    driver.call("hipGraphGetEdges", graph, None, None, byref(count))
+    if not count.value:
+        return []
+    sources, targets = (c_void_p * count.value)(), (c_void_p * count.value)()
+    driver.call("hipGraphGetEdges", graph, sources, targets, byref(count))
+    return list(zip(sources, targets, strict=True))
 
 
-class _CopyParameters(ctypes.Structure):
-    """`hipMemcpy3DParms`."""
-
-    _fields_ = (("source", _Side), ("target", _Side), ("extent", c_size_t * 3), ("kind", c_uint))
-
-
-class _HostParameters(ctypes.Structure):
-    """`hipHostNodeParams`."""
-
-    _fields_ = (("function", c_void_p), ("data", c_void_p))
+def add_dependencies(driver: Driver, graph: int, edges: Sequence[Edge]) -> None:
+    """Add dependencies to a graph."""
+    driver.call("hipGraphAddDependencies", graph, *_both_ends(edges), len(edges))
 
 
-class _AllocationParameters(ctypes.Structure):
-    """`hipMemAllocNodeParams`, of which the properties of the pool come first."""
-
-    _fields_ = (
-        ("properties", ctypes.c_byte * 88),
-        ("access", c_void_p),
-        ("accesses", c_size_t),
-        ("nbytes", c_size_t),
-        ("address", c_void_p),
-    )
+def remove_dependencies(driver: Driver, graph: int, edges: Sequence[Edge]) -> None:
+    """Take dependencies out of a graph."""
+    driver.call("hipGraphRemoveDependencies", graph, *_both_ends(edges), len(edges))
 
 
-def list_nodes(driver: Driver, graph: int) -> GraphContents:
-    """Return a graph's nodes and the dependencies between them, and those of the graphs inside.
+def _both_ends(edges: Sequence[Edge]) -> Iterator[Array[c_void_p]]:
+    return ((c_void_p * len(edges))(*ends) for ends in zip(*edges, strict=True))
 
-    Graphs inside are not changed, so their nodes are listed as the runtime does it.
+
+def extra_node(driver: Driver, graph: int, use: Callable[[int], None]) -> AbstractContextManager[None]:
+    """Add an empty node to a graph for as long as the context lasts; `use` is called with it first."""
+    add, destroy = driver.function("hipGraphAddEmptyNode"), driver.function("hipGraphDestroyNode")
+    node = c_void_p()
+    codes: list[int] = []
+
+    def begin() -> None:
+        keep(codes, add, byref(node), graph, None, 0)
+        driver.checked("hipGraphAddEmptyNode", (codes[0],))
+        use(node.value or 0)
+
+    def end() -> None:
+        if codes == [0]:
+            keep(codes, destroy, node)  # so that a second call does nothing
+
+    return Between(begin, end)
+
+
+def in_order(driver: Driver, graph: int) -> tuple[list[int], list[Edge]]:
+    """Return a graph's nodes, in the order in which they were recorded, and its dependencies.
+
+    AMD's runtime sorts the nodes by their dependencies. But it lists the dependencies in the order in which
+    their sources were recorded, so every node that is no source becomes one for a moment. A runtime that
+    lists a new node without dependencies last does not sort.
     """
-    return _listed(driver, *in_order(driver, graph))
+    nodes, edges = node_handles(driver, graph), dependencies(driver, graph)
+    if edges == list(pairwise(nodes)):  # a line
+        return nodes, edges
+    last = sorted(set(nodes).difference(source for source, _ in edges))
+
+    def use(extra: int) -> None:
+        if node_handles(driver, graph)[-1] == extra:
+            return
+        add_dependencies(driver, graph, [(node, extra) for node in last])
+        nodes[:] = dict.fromkeys(source for source, _ in dependencies(driver, graph))
+
+    with extra_node(driver, graph, use):
+        return nodes, edges
 
 
-def _listed(driver: Driver, handles: list[int], pairs: list[Edge]) -> GraphContents:
-    nodes = [_read(driver, index, handle) for index, handle in enumerate(handles)]
-    index_of = {handle: index for index, handle in enumerate(handles)}
-    edges = [GraphEdge(index_of[source], index_of[target]) for source, target in pairs]
-    return nodes, edges
+def one_root(driver: Driver, graph: int) -> AbstractContextManager[None]:
+    """Give a graph with several roots an empty first node for as long as the context lasts.
 
-
-def kind_of(driver: Driver, node: int) -> str:
-    """Return the kind of a node."""
-    kind = driver.call("hipGraphNodeGetType", node)
-    return _KINDS[kind] if 0 <= kind < len(_KINDS) else "unknown"
-
-
-def _read(driver: Driver, index: int, handle: int) -> GraphNode:
-    """Return one node; without parameters where the runtime does not tell them."""
-    node = GraphNode(index, kind_of(driver, handle))
-    read = _READERS.get(node.kind)
-    if read is None:
-        return node
-    try:
-        return read(driver, node, handle)
-    except AcceleratorGraphError:
-        return node
-
-
-def _kernel(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    found = KernelParameters()
-    driver.call("hipGraphKernelNodeGetParams", handle, byref(found))
-    return node._replace(
-        name=_name(driver, found.function),
-        grid=tuple(found.grid),
-        block=tuple(found.block),
-        shared_bytes=found.shared_bytes,
-    )
-
-
-def _name(driver: Driver, function: int | None) -> str:
-    """Return the name of a kernel, or an empty string if it is not known.
-
-    It was either compiled into the program, and the runtime has a table of those, or was loaded from one.
+    An executable is a copy of the graph, and keeps the node. Without it, HIP 7.2, which runs the branches of
+    a graph on streams of its own, does not let the first nodes of all branches wait for earlier work on the
+    launch stream, which includes the graph's own previous run (rocm-systems#3131).
     """
-    if not function:
-        return ""
-    try:
-        name = driver.function("hipKernelNameRefByPtr")(function, None)
-        name = name or driver.function("hipKernelNameRef")(function)
-    except AcceleratorGraphError:
-        return ""
-    return name.decode(errors="replace") if name else ""
+    if root_count(driver, graph) < 2:
+        return nullcontext()
 
-
-def _memset(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    found = _FillParameters()
-    driver.call("hipGraphMemsetNodeGetParams", handle, byref(found))
-    nbytes = found.element_bytes * found.width * max(found.height, 1)
-    return node._replace(target=found.target, nbytes=nbytes, value=found.value)
-
-
-def _memcpy(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    if driver.version < _COPIES_TELL:
-        return node
-    found = _CopyParameters()
-    driver.call("hipGraphMemcpyNodeGetParams", handle, byref(found))
-    width, height, depth = found.extent
-    return node._replace(
-        target=found.target.address,
-        source=found.source.address,
-        nbytes=width * max(height, 1) * max(depth, 1),
+    targets = {target for _, target in dependencies(driver, graph)}
+    roots = [node for node in node_handles(driver, graph) if node not in targets]
+    return extra_node(
+        driver, graph, lambda first: add_dependencies(driver, graph, [(first, root) for root in roots])
     )
-
-
-def _host(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    found = _HostParameters()
-    driver.call("hipGraphHostNodeGetParams", handle, byref(found))
-    return node._replace(target=found.function)
-
-
-def _mem_alloc(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    found = _AllocationParameters()
-    driver.call("hipGraphMemAllocNodeGetParams", handle, byref(found))
-    return node._replace(target=found.address, nbytes=found.nbytes)
-
-
-def _mem_free(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    return node._replace(target=driver.call("hipGraphMemFreeNodeGetParams", handle))
-
-
-def _graph(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    body = driver.call("hipGraphChildGraphNodeGetGraph", handle)
-    return node._replace(bodies=(_listed(driver, node_handles(driver, body), dependencies(driver, body)),))
-
-
-_READERS: dict[str, Callable[[Driver, GraphNode, int], GraphNode]] = {
-    "kernel": _kernel,
-    "memset": _memset,
-    "memcpy": _memcpy,
-    "host": _host,
-    "mem_alloc": _mem_alloc,
-    "mem_free": _mem_free,
-    "graph": _graph,
-}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .._shared.event_nodes import instantiate_copy, rerouted
+from .._shared.nodes import instantiate_copy, rerouted
 from ..base import Backend
 from .driver import Driver, Graph
 from .events import Event
+from .nodes import add_dependencies, in_order, remove_dependencies
 from .runs import Executable
-from .topology import add_dependencies, in_order, remove_dependencies
 
 
 def instantiate_timed(

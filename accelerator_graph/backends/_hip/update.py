@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ctypes import byref
 
-from .._shared.shapes import Shape, difference
+from .._shared.nodes import Shape, difference
 from ..base import Misfit
 from .driver import Driver, Graph
-from .nodes import KernelParameters, kind_of
-from .roots import one_root
+from .node import KernelParameters, kind_of
+from .nodes import in_order, one_root
 from .runs import Executable
-from .topology import in_order
 
 _TESTED = (6_04, 7_02)
 """The runtimes on which tests have shown that an update changes what runs. Others have answered success and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from numbers import Integral, Real
-from threading import Event, RLock, get_ident
+from threading import Lock, RLock, get_ident
 from typing import Any
 
 from ..._interpreter.exceptions import message_of, raises_again, text_of
@@ -20,13 +20,13 @@ _FORKED = (
 
 
 class _Opening:
-    """A backend that a thread is opening. Other threads wait for `done`."""
+    """A backend that a thread is opening. It holds `lock` meanwhile, and other threads wait for that."""
 
-    __slots__ = ("backend", "done", "needs", "thread")
+    __slots__ = ("backend", "lock", "needs", "thread")
 
     def __init__(self) -> None:
         self.backend: Backend | None = None
-        self.done = Event()
+        self.lock = Lock()
         self.needs: _Opening | None = None
         """What this thread waits for: its backend's `open` has asked for that one."""
         self.thread = get_ident()
@@ -107,14 +107,22 @@ class Instances:
         """Return the opened instance. Opens it first if it is not open."""
         if not isinstance(name, str):
             raise TypeError(f"backend must be a str, the backend's name, not {name!r}.")
+        backend = self._opened.get(name)
+        if backend is not None:
+            return backend
+        mine = _Opening()
+        with mine.lock:
+            return self._get(name, mine)
+
+    def _get(self, name: str, mine: _Opening) -> Backend:
         while True:
             with self._lock:
                 backend = self._opened.get(name)
                 if backend is not None:
                     return backend
                 opening = self._opening.get(name)
-                if opening is None:
-                    mine = self._opening[name] = _Opening()
+                if opening is None or not opening.lock.locked():  # an interrupt may have left it there
+                    self._opening[name] = mine
                     break
                 if opening.waits_for(get_ident()):
                     raise unavailable(name, "its open() asks for the backend that it opens")
@@ -122,7 +130,8 @@ class Instances:
                 for each in here:
                     each.needs = opening
             try:
-                opening.done.wait()
+                with opening.lock:
+                    pass
             finally:
                 for each in here:
                     each.needs = None
@@ -137,7 +146,6 @@ class Instances:
             with self._lock:
                 if self._opening.get(name) is mine:
                     del self._opening[name]
-            mine.done.set()
 
     def _open(self, name: str, opening: _Opening) -> Backend:
         backend = self.require(name)

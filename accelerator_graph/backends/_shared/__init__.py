@@ -30,7 +30,6 @@ CAPABILITIES = frozenset(
         Capability.UPLOAD,
         Capability.TIMING,
         Capability.GRAPH_EVENTS,
-        Capability.CAPTURED_EVENTS,
     )
 )
 CAPTURE_MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")

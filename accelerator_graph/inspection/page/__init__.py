@@ -11,7 +11,7 @@ from typing import Any
 from ..contents import Label, all_nodes
 from ..description import GraphDescription
 from ..difference import Comparison, as_description, compare
-from ..lanes import lanes
+from ..drawing import lanes
 from ..names import case, printable, short_name
 from ..profile import GraphProfile
 from ..text import captured

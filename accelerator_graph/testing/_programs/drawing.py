@@ -10,22 +10,27 @@ from hypothesis.strategies import SearchStrategy
 
 from accelerator_graph.backends.base import Backend, Capability
 
-from .body import STREAMS, Aside, Nested, Op, Release, Wait
-from .memory import BUFFER_BYTES, Copy, Fill, Piece
+from .model import BUFFER_BYTES, Copy, Fill, Piece
 from .program import Program
 from .steps import (
+    STREAMS,
     Again,
+    Aside,
     Call,
     Capture,
     Check,
     Close,
     Instantiate,
+    Nested,
+    Op,
     Options,
+    Release,
     Replay,
     Reset,
     Step,
     Together,
     Traits,
+    Wait,
 )
 
 T = TypeVar("T")

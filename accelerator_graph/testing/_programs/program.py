@@ -2,28 +2,109 @@
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from .body import STREAMS, Body, one_of, shifted
-from .memory import Enqueued, Memory, places, work_of
-from .order import NONE, Order
+from .model import BUFFER_BYTES, NONE, Enqueued, Memory, Order, Piece, places, work_of
 from .steps import (
+    STREAMS,
     Again,
+    Body,
     Call,
     Capture,
     Check,
     Close,
     Instantiate,
+    Op,
     Options,
     Replay,
     Reset,
     Step,
     Together,
     Traits,
+    Wait,
+    one_of,
+    shifted,
 )
-from .text import captured, declared, indented, stream
+
+PRELUDE = {
+    "suppress": "from contextlib import suppress",
+    "partial": "from functools import partial",
+    "ref": "from weakref import ref",
+    "ag": "import accelerator_graph as ag",
+    "in_threads": "from accelerator_graph.testing._programs.run import in_threads",
+    "Abandoned": "class Abandoned(Exception): ...",
+    "Token": "class Token: ...",
+    "there": "there = work.on(1)",
+}
+"""What defines a name that programs use."""
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Return the lines of a block."""
+    return [f"    {line}" for line in lines]
+
+
+def captured(step: Capture, given: int | None, function: str, token: str) -> list[str]:
+    """Return the lines that capture a function.
+
+    Parameters
+    ----------
+    step : Capture
+        The way.
+    given : int, optional
+        The stream that the graph was made with.
+    function : str
+        Name of the function.
+    token : str
+        Name of the reference to an object that the graph retains; empty if it retains none.
+    """
+    graph = f"g{step.graph}"
+    origin = f"s{step.stream if given is None else given}"
+    entered = origin if given is None else ""
+    argument = "ag.current_stream()" if step.way == "side stream" and given is None else origin
+    inside = [f"{token} = ref({graph}.retain(Token()))"] if token else []
+    inside.append(f"{function}({argument})")
+    abandoned = "suppress(Abandoned)" if step.raises is not None else ""
+    if step.way == "by hand":
+        if abandoned:
+            inside = [f"with {abandoned}:", *indented(inside)]
+        inside = [f"{graph}.capture_begin()", *inside, f"{graph}.{'reset' if abandoned else 'capture_end'}()"]
+        return [f"with {entered}:", *indented(inside)] if entered else inside
+    context = {
+        "with": graph,
+        "graph": f"ag.graph({graph}, stream={origin})",
+        "side stream": f"ag.graph({graph})",
+    }[step.way]
+    if step.way == "graph":
+        entered = ""
+    return [f"with {', '.join(filter(None, (abandoned, entered, context)))}:", *indented(inside)]
+
+
+def stream(traits: Traits, number: int) -> str:
+    """Return the call that makes a stream."""
+    return f'ag.Stream({traits.device(number)}, backend="{traits.backend}")'
+
+
+def declared(lines: Sequence[str], traits: Traits, options: Sequence[Options]) -> list[str]:
+    """Return the lines that make what a program uses."""
+    used = set(re.findall(r"[A-Za-z_]\w*", "\n".join(lines)))
+    graphs = [number for number in range(len(options)) if f"g{number}" in used]
+    used |= {f"s{options[number].stream}" for number in graphs}
+    made: dict[str, Callable[[int], str]] = {
+        "s": lambda number: stream(traits, number),
+        "c": lambda number: f"{work_of(number)}.new()",
+        "b": lambda number: f"{work_of(number)}.buffer({BUFFER_BYTES})",
+    }
+    found = [f"aside = {stream(traits, 0)}"] if "aside" in used else []
+    for kind, code in made.items():
+        names = (name for name in sorted(used) if re.fullmatch(rf"{kind}\d", name))
+        found += [f"{name} = {code(int(name[1:]))}" for name in names]
+    used |= set(re.findall(r"there", "\n".join(found)))
+    found += [f"g{number} = {options[number].code(traits.modes)}" for number in graphs]
+    return [line for name, line in PRELUDE.items() if name in used | {"ag"}] + found
 
 
 @dataclass
@@ -293,3 +374,21 @@ class Program:
 
 def _gone(token: str) -> list[str]:
     return [f'assert {token}() is None, "it is still retained"'] if token else []
+
+
+CELLS, OPS, REPLAYS = 4, 30, 3
+
+
+def forks_and_joins(backend: str, seed: int) -> str:
+    """Return the code of a program that replays one capture of slow work on several streams."""
+    choose = random.Random(seed)
+    body: list[Op] = []
+    for _ in range(OPS):
+        stream = choose.randrange(STREAMS)
+        if choose.random() < 0.3:
+            body.append(Wait(stream, choose.randrange(STREAMS), event=choose.random() < 0.5))
+        else:
+            cell, a, b = choose.randrange(CELLS), choose.randrange(1, 9, 2), choose.randrange(9)
+            body.append(Piece(stream, cell, a, b, slow=True, route=choose.randrange(6)))
+    capture = Capture(0, 0, body, STREAMS, replays=[None] * REPLAYS)
+    return Program(Traits(backend), [Options()], [capture]).code

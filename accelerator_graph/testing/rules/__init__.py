@@ -5,12 +5,10 @@ from __future__ import annotations
 from .._assertions import showing_values
 
 with showing_values(__name__, f"{__name__.rpartition('.')[0]}._case"):
-    from .amounts import AmountRules
     from .backend import BackendRules
     from .begin import BeginRules
     from .capture import CaptureRules
-    from .devices import DeviceRules
-    from .events import EventRules
+    from .events import EventRules, WaitingRules
     from .failures import FailureRules
     from .foreign import ForeignRules
     from .fork import ForkRules
@@ -20,23 +18,19 @@ with showing_values(__name__, f"{__name__.rpartition('.')[0]}._case"):
     from .interrupts import InterruptRules
     from .isolation import IsolationRules
     from .labels import LabelRules
-    from .leaks import LeakRules
-    from .lifetime import LifetimeRules
-    from .members import MemberRules
-    from .memory import MemoryRules
+    from .lifetime import LeakRules, LifetimeRules
+    from .members import MemberRules, SignatureRules
+    from .memory import AmountRules, MemoryRules
     from .node_changes import NodeChangeRules
     from .pools import PoolRules
     from .process import ProcessRules
     from .replay import ReplayRules
-    from .signatures import SignatureRules
     from .state import StateRules
-    from .streams import StreamRules
+    from .streams import DeviceRules, StreamRules
     from .threads import ThreadRules
     from .timing import TimingRules
     from .updates import UpdateRules
-    from .waiting import WaitingRules
-    from .work import WorkRules
-    from .work_failures import WorkFailureRules
+    from .work import WorkFailureRules, WorkRules
 
 
 class AllRules(

@@ -149,23 +149,21 @@ class CaptureRules(Case):
         stream.synchronize()
 
     def test_empty_capture_with_markers_warns(self) -> None:
-        """The nodes of `timing=True` and `progress=True` do not count: a capture of no others is empty."""
+        """The nodes of `progress=True` do not count: a capture of no others is empty."""
         stream, cell = self.stream(), self.cell()
         self._num_nodes(self.captured(stream, cell))
-        chosen: list[dict[str, bool]] = [{"timing": True}, {"progress": True}]
-        for options in (*chosen, chosen[0] | chosen[1]):
-            for pieces in (0, 1):
-                graph = self.graph(stream, **options)
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
-                    try:
-                        with graph:
-                            for _ in range(pieces):
-                                self.enqueue(stream, cell)
-                    except ag.UnsupportedError:  # no markers, or no events, on this backend
-                        continue
-                found = [each for each in caught if issubclass(each.category, ag.errors.EmptyGraphWarning)]
-                assert len(found) == 1 - pieces, f"{len(found)} warnings, {options}, {pieces} pieces of work"
+        for pieces in (0, 1):
+            graph = self.graph(stream, progress=True)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    with graph:
+                        for _ in range(pieces):
+                            self.enqueue(stream, cell)
+                except ag.UnsupportedError as error:  # no markers on this backend
+                    raise SkipTest(str(error)) from None
+            found = [each for each in caught if issubclass(each.category, ag.errors.EmptyGraphWarning)]
+            assert len(found) == 1 - pieces, f"{len(found)} warnings, {pieces} pieces of work"
 
     def test_empty_capture_as_an_error_leaves_the_graph_empty(self) -> None:
         """If warnings are errors, an empty capture raises, and leaves the graph empty and usable."""

@@ -8,7 +8,7 @@ import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
 from .._case import Case, applied, expect, needs, only_if, raises
-from .._programs.forks import forks_and_joins
+from .._programs.program import forks_and_joins
 from .._programs.run import report, run
 
 

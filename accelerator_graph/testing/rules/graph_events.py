@@ -1,4 +1,4 @@
-"""Events that an executable records between the nodes of its graph, and those that a capture records."""
+"""Events that an executable records between the nodes of its graph."""
 
 from __future__ import annotations
 
@@ -64,46 +64,6 @@ class GraphEventRules(Case):
         assert all(begin[node] <= end[node] for node in everywhere)
         assert all(end[edge.source] <= begin[edge.target] for edge in edges)
 
-    @needs(Capability.CAPTURED_EVENTS)
-    def test_captured_events_have_the_work_between_them(self) -> None:
-        """Events of a capture are nodes. In each run, they have the work between them."""
-        backend, stream, cell = self.backend, self.stream(), self.cell()
-        token, events = self.begin(stream), []
-        for pieces in (0, PIECES, 2 * PIECES):
-            self.enqueue_slow(stream, cell, times=pieces)
-            before = backend.recorded(token)
-            events.append(backend.record_timed_event(stream.native))
-            assert before is None or backend.recorded(token) == before + 1
-        graph = backend.capture_end(token)
-        for first, second, third, whole in self._runs(stream, graph, events, runs=2):
-            assert 0 <= first < second < third <= whole
-            assert second - first > PIECES / 2, f"{second - first} ms"
-            assert third - second > PIECES, f"{third - second} ms"
-        assert self.read(cell) == applied(2 * 3 * PIECES)
-
-    @needs(Capability.CAPTURED_EVENTS)
-    @needs(Capability.EVENTS)
-    def test_captured_events_follow_the_work_of_their_stream(self) -> None:
-        """An event of a capture comes after all that its stream has waited for, and before its later work."""
-        backend, stream, side = self.backend, self.stream(), self.stream()
-        cells = [self.cell(), self.cell()]
-        token = self.begin(stream)
-        begin = backend.record_timed_event(stream.native)
-        side.wait(stream)
-        self.enqueue_slow(side, cells[0], times=PIECES)
-        middle = backend.record_timed_event(side.native)
-        stream.wait(side)
-        joined = backend.record_timed_event(stream.native)
-        self.enqueue_slow(stream, cells[1], times=PIECES)
-        end = backend.record_timed_event(stream.native)
-        graph = backend.capture_end(token)
-        ((*times, whole),) = self._runs(stream, graph, [begin, middle, joined, end])
-        assert times == sorted(times)
-        assert 0 <= times[0] < times[-1] <= whole
-        for start, stop in ((0, 1), (2, 3)):
-            assert times[stop] - times[start] > PIECES / 2, f"{times} ms"
-        assert [self.read(cell) for cell in cells] == [applied(PIECES)] * 2
-
     @needs(Capability.NODES)
     def test_node_times_are_of_every_run(self) -> None:
         """`time_nodes` does the work as often as it is asked to and tells of each run, or is refused."""
@@ -149,17 +109,9 @@ class GraphEventRules(Case):
         runs: int = 1,
     ) -> list[list[float]]:
         """Run a graph with events before and after nodes; return the time of each, and of the run."""
-        executable, events = self.backend.instantiate_timed(graph, before, after)
-        assert len(events) == len(before) + len(after)
-        return self._runs(stream, graph, events, runs=runs, executable=executable)
-
-    def _runs(
-        self, stream: ag.Stream, graph: Any, events: Sequence[Any], *, runs: int = 1, executable: Any = None
-    ) -> list[list[float]]:
-        """Run a graph once it was destroyed; return the time of each event, and of the run."""
         backend, native = self.backend, stream.native
-        if executable is None:
-            executable = backend.instantiate(graph)
+        executable, events = backend.instantiate_timed(graph, before, after)
+        assert len(events) == len(before) + len(after)
         backend.destroy_graph(graph)
         found = []
         for _ in range(runs):

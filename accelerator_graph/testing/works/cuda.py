@@ -12,8 +12,7 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 
-from .counting import Counts
-from .device import ARENA_BYTES, Arena, DeviceWork
+from .device import ARENA_BYTES, Arena, Counts, DeviceWork
 
 KERNEL = b"""
 .version 6.3

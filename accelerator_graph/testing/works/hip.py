@@ -13,8 +13,7 @@ from hip import hip, hiprtc
 
 import accelerator_graph as ag
 
-from .counting import Counts
-from .device import ARENA_BYTES, Arena, DeviceWork
+from .device import ARENA_BYTES, Arena, Counts, DeviceWork
 
 SOURCE = rb"""
 // *cell = *cell * a + b, with at least `pause` nanoseconds between the reading and the writing

@@ -10,6 +10,7 @@ from accelerator_graph import errors
 from accelerator_graph.backends._cuda.errors import call_failed as cuda_failed
 from accelerator_graph.backends._hip.errors import call_failed as hip_failed
 from accelerator_graph.backends._hip.library import import_hip
+from accelerator_graph.backends._shared import is_handle
 
 
 def codes_of(backend):
@@ -33,6 +34,14 @@ def test_every_code_becomes_one_readable_sentence(backend):
         if "terminated and relaunched" in " ".join((code.__doc__ or "").split()):
             assert error.reason == "device_lost"
         assert pickle.loads(pickle.dumps(error)).args == error.args
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [(0, True), (5, True), ((1 << 64) - 1, True), (1 << 64, False), (-1, False), (True, False), ("5", False)],
+)
+def test_what_could_be_a_handle(obj, expected):
+    assert is_handle(obj) is expected
 
 
 REASONS = {

@@ -98,39 +98,3 @@ def test_a_profile_tells_the_times_of_labels_on_two_branches(backend, block):
     assert max(outer.end, main.end) <= profile.with_events
     assert 0 < profile.with_events < 1e6
     assert "[no label]" in str(profile)
-
-
-def test_a_capture_can_record_its_own_events(backend, block):
-    stream = ag.Stream(backend=backend.name)
-    side = ag.Stream(like=stream)
-    with stream, ag.Graph(keep_graph=True, timing=True) as graph:
-        with ag.label("outer"):
-            stream.fill(block, 1)
-            with ag.label("inner"):
-                stream.fill(block.pointer, 2, 8)
-        side.wait(stream)
-        with ag.label("side"):
-            side.fill(block.pointer + 8, 3, 8)
-        stream.wait(side)
-    assert graph.describe().kinds() == {"memset": 3, "event_record": 8}
-    assert [(each.start, each.stop) for each in graph.describe().labels] == [(2, 6), (4, 5), (8, 9)]
-    backend.fill(stream.native, block, 0, None)
-    for _ in range(2):
-        profile = graph.profile(3, state=[block])
-        outer, inner, beside = profile.labels
-        assert 0 < inner.time <= outer.time
-        assert outer.begin <= inner.begin <= inner.end <= outer.end <= profile.with_events
-        assert beside.time >= 0
-        assert profile.notes[-1].endswith("is not in the time of: side.")
-        assert block.read()[:16] == bytes(16)
-        graph.replay()
-        stream.synchronize()
-        assert block.read()[:16] == bytes([2] * 8 + [3] * 8)
-        backend.fill(stream.native, block, 0, None)
-    bound = graph.bind()
-    token = backend.capture_begin(stream.native, "relaxed")  # which the library does not know of
-    for replay in (graph.replay, bound):
-        with pytest.raises(ag.CaptureError, match="another graph"):
-            replay()
-    backend.capture_abandon(token)
-    graph.reset()

@@ -1,6 +1,7 @@
 """Captures of the cpu backend, driven directly."""
 
 import sys
+from functools import partial
 
 import pytest
 
@@ -113,6 +114,32 @@ def test_waiting_for_an_unrelated_stream(backend, streams, call, mode, on, broke
         backend.capture_end(token)
     assert nothing_captures(backend, streams)
     backend.synchronize(unrelated)
+
+
+@pytest.mark.parametrize("relaxed", ["capturing", "other", "left"])
+def test_a_thread_that_is_relaxed_relaxes_no_other(backend, streams, relaxed):
+    stream, _, unrelated = streams
+    token = backend.capture_begin(stream, "global")
+
+    def in_relaxed(wait):
+        with backend.relaxed(unrelated):
+            if relaxed == "left":
+                with backend.relaxed(unrelated):
+                    pass
+            else:
+                wait()
+        if relaxed == "left":
+            wait()
+
+    wait = partial(backend.synchronize, unrelated)
+    if relaxed == "capturing":
+        in_relaxed(wait)
+        backend.capture_end(token)
+    else:
+        waits = partial(in_thread, wait) if relaxed == "other" else wait
+        refused("illegal_call", in_relaxed, waits)
+        refused("invalidated", backend.capture_end, token)
+    assert nothing_captures(backend, streams)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An exception of a callable on a cpu stream reaches everyone who waits; it is never lost."""
+"""An exception of a callable on a cpu stream reaches somebody who waits, once; it is never lost."""
 
 import gc
 import inspect
@@ -9,6 +9,7 @@ import threading
 import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import accelerator_graph as ag
@@ -110,7 +111,7 @@ def test_a_query_raises_it(streams):
 
 @pytest.mark.parametrize("way", ["stream", "event", "entering"])
 @pytest.mark.parametrize("idle", [False, True])
-def test_whoever_waits_for_another_stream_gets_it(streams, way, idle):
+def test_whoever_waits_for_another_stream_gets_it_if_nobody_has(streams, way, idle):
     first, second, third = streams
     gate = threading.Event()
     if not idle:
@@ -129,15 +130,43 @@ def test_whoever_waits_for_another_stream_gets_it(streams, way, idle):
     third.wait(second)
     gate.set()
     told(third.synchronize, where)
-    told(second.synchronize, where)
-    told(first.synchronize, where)
+    second.synchronize()
+    first.synchronize()
     assert log == [1]
     if idle:
-        third.wait(other)  # it was told, and yet the event is one of failed work
-        told(third.synchronize, where)
+        third.wait(other)  # an event of the failed work
     third.wait(first)
     for stream in streams:
         stream.synchronize()
+
+
+def test_a_failure_that_was_told_hides_no_later_one(streams):
+    first, second, _ = streams
+    where = fails(first)
+    second.wait(first)
+    told(first.synchronize, where)
+    where = fails(second)
+    first.wait(second)
+    told(first.synchronize, where)
+    second.synchronize()
+
+
+def test_a_failed_callable_is_raised_by_one_later_capture_only(streams):
+    stream, raised = streams[0], []
+    with stream:
+        where = fails(stream)
+        for _ in range(3):
+            function = ag.graphed(lambda array: ag.current_stream().launch(int) or array, warmup=1)
+            for _ in range(3):
+                try:
+                    function(np.zeros(1))
+                except ag.DriverError as error:
+                    raised.append(str(error))
+            with ag.graph(ag.Graph()):
+                ag.current_stream().launch(int)
+        stream.synchronize()
+    assert len(raised) == 1
+    assert where in raised[0]
 
 
 def test_an_event_from_before_or_after_is_none_of_it(streams):

@@ -171,8 +171,8 @@ def test_a_description_says_what_is_inside_or_that_it_is_not_told(backend, strea
     graph.reset()
 
 
-def test_a_graph_with_a_conditional_node_is_timed_by_events_of_its_capture(backend, stream, side, block):
-    graph = ag.Graph(keep_graph=True, timing=True, stream=ag.Stream(backend="cuda", like=stream))
+def test_a_graph_with_a_conditional_node_is_timed_as_a_whole(backend, stream, side, block):
+    graph = ag.Graph(keep_graph=True, stream=ag.Stream(backend="cuda", like=stream))
     with current(block.context):
         with graph:
             with ag.label("if"):
@@ -181,8 +181,8 @@ def test_a_graph_with_a_conditional_node_is_timed_by_events_of_its_capture(backe
                 graph.stream.fill(block.pointer + 4, 5, 4)
         record_into(body, side, (block.pointer, 7, 4))
     profile = graph.profile(2)
-    assert [each.label.name for each in profile.labels] == ["if", "fill"]
-    chosen, fill = profile.labels
-    assert 0 <= chosen.begin < chosen.end <= fill.begin < fill.end <= profile.with_events
+    assert profile.least > 0
+    (note,) = profile.notes
+    assert "has a conditional node" in note
     assert block.read()[:8] == bytes([7] * 4 + [5] * 4)
     graph.reset()

@@ -11,7 +11,7 @@ pytestmark = require("cuda")
 
 from cuda.bindings import driver
 
-from accelerator_graph.backends._cuda import parameters
+from accelerator_graph.backends._cuda import node
 from accelerator_graph.backends.base import addresses_in, word
 from accelerator_graph.errors import DriverError
 from backends.cuda.bench import call, current, kernels
@@ -89,7 +89,7 @@ def test_fills_copies_allocations_and_graphs_inside(backend, stream, block, othe
 
 def test_a_node_whose_parameters_are_not_told(backend, stream, block, monkeypatch):
     graph = captured(backend, stream, lambda: backend.fill(stream, block.pointer, 1, 8))
-    monkeypatch.setattr(parameters, "kind_of", lambda *_: "conditional")
+    monkeypatch.setattr(node, "kind_of", lambda *_: "conditional")
     assert addresses(backend, graph) is None
     backend.destroy_graph(graph)
 

@@ -1,6 +1,7 @@
 """Updates of executables: which are made in place, and what the others say."""
 
 import ctypes
+import struct
 import threading
 from functools import partial
 
@@ -14,7 +15,9 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import raw_calls, shape
+from accelerator_graph.backends._cuda import raw_calls, update
+from accelerator_graph.backends._shared.nodes import Shape, difference
+from accelerator_graph.backends.base import Misfit
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, kernels
@@ -117,10 +120,91 @@ def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
     assert "clusters" in done.reason
 
 
+class AttributesOfKernels:
+    """A driver that knows for how wide clusters kernels were compiled, and nothing else."""
+
+    class api:  # as in cuda-python
+        CUfunction_attribute = driver.CUfunction_attribute
+
+    success = driver.CUresult.CUDA_SUCCESS
+
+    def __init__(self, code, width):
+        self.told, self.asked = (code, width), []
+
+    def call(self, function):
+        return {"cuCtxGetDevice": 7}[function]
+
+    def answer(self, function, *args):
+        self.asked.append((function, *args))
+        return self.told
+
+
+WIDTH = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
+
+
+@pytest.mark.parametrize("is_kernel", [False, True])
+@pytest.mark.parametrize(
+    ("code", "width", "expected"),
+    [
+        (driver.CUresult.CUDA_SUCCESS, 0, False),
+        (driver.CUresult.CUDA_SUCCESS, 1, True),
+        (driver.CUresult.CUDA_SUCCESS, 8, True),
+        (driver.CUresult.CUDA_ERROR_INVALID_VALUE, 0, True),
+        (driver.CUresult.CUDA_ERROR_INVALID_VALUE, 2, True),
+    ],
+)
+def test_a_kernel_was_made_for_clusters_or_the_driver_can_not_tell(is_kernel, code, width, expected):
+    own = AttributesOfKernels(code, width)
+    assert update._made_for_clusters(own, 5, is_kernel) is expected
+    assert own.asked == [
+        ("cuKernelGetAttribute", WIDTH, 5, 7) if is_kernel else ("cuFuncGetAttribute", WIDTH, 5)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sides", "expected"),
+    [
+        ([], None),
+        ([(0, 0, 0)], None),
+        ([(0, 0, 0), (1, 0, 0)], 1),
+        ([(0, 0, 0), (0, 2, 0), (2, 1, 1)], 1),
+        ([(0, 0, 3)], 0),
+        ([(0, 0, 0), (0, 0, 0), (0, 0, 1)], 2),
+    ],
+)
+def test_the_first_node_with_a_cluster(sides, expected):
+    rows = (struct.pack("<QQ4I", 2**64 - 1, 2**64 - 1, *each, 2**32 - 1) for each in sides)
+    assert update._clustered(b"".join(rows)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kinds", "clustered", "expected"),
+    [
+        (["kernel", "memcpy", "memset", "host", "empty", "wait_event", "event_record"], None, None),
+        (["kernel", "mem_alloc"], None, ("a mem_alloc node is not updated in place", 1)),
+        (["kernel", "ext_semas_signal"], None, ("a ext_semas_signal node is not updated in place", 1)),
+        (["batch_mem_op", "mem_free"], 0, ("a batch_mem_op node is not updated in place", 0)),
+        (["kernel", "kernel"], 1, (update._NO_CLUSTERS, 1)),
+    ],
+)
+def test_graphs_that_never_update_an_executable(kinds, clustered, expected):
+    assert update._misfit(kinds, [], clustered) == (expected and Misfit(*expected))
+
+
+def test_of_two_graphs_that_never_update_the_new_one_is_named():
+    def made(misfit):
+        return Shape(["kernel"], [1], [], [], misfit)
+
+    old, new = Misfit("the former", 0), Misfit("the new one", 0)
+    assert difference(made(old), made(new)) == new
+    assert difference(made(old), made(None)) == old
+    assert difference(made(None), made(None)) is None
+
+
 def test_a_kernel_that_was_made_for_clusters(adding, monkeypatch):
     graph, other = adding(1), adding(2)
     graph.instantiate()
-    monkeypatch.setattr(shape, "_made_for_clusters", lambda driver, handle, is_kernel: True)
+    monkeypatch.setattr(update, "_made_for_clusters", lambda driver, handle, is_kernel: True)
     assert "clusters" in graph.update(other).reason
 
 

@@ -179,9 +179,9 @@ def test_memory_nodes(backend, stream, block, free):
     backend.destroy_graph(graph)
 
 
-def test_a_graph_that_allocates_is_timed_by_events_of_its_capture(backend, block):
+def test_a_graph_that_allocates_is_timed_as_a_whole(backend, block):
     stream = ag.Stream(backend="hip")
-    with stream, ag.Graph(keep_graph=True, timing=True) as graph:
+    with stream, ag.Graph(keep_graph=True) as graph:
         with ag.label("allocate"):
             pointer = made("hipMallocAsync", 1 << 20, int(stream.native))
         with ag.label("fill"):
@@ -190,9 +190,9 @@ def test_a_graph_that_allocates_is_timed_by_events_of_its_capture(backend, block
         call("hipFreeAsync", pointer, int(stream.native))
     assert graph.describe().kinds()["mem_alloc"] == 1
     profile = graph.profile(3)
-    assert [each.label.name for each in profile.labels] == ["allocate", "fill"]
-    allocate, fill = profile.labels
-    assert 0 <= allocate.begin <= allocate.end <= fill.begin < fill.end <= profile.with_events
+    assert profile.least > 0
+    (note,) = profile.notes
+    assert "allocates memory" in note
     assert block.read() == bytes([3] * block.nbytes)
     graph.reset()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from accelerator_graph.backends._hip import nodes as _hip_nodes
+from accelerator_graph.backends._hip import node as _hip_node
 from accelerator_graph.backends._hip.library import _SIGNATURES, _TEXTS, import_hip
 from backends.tools import ROOT
 
@@ -86,7 +86,7 @@ def test_numbers_that_the_backend_knows_are_those_of_hip_python(binding):
         for name in binding.hipGraphNodeType.__members__
         if not name.endswith("Count")
     ]
-    ours = [kind.replace("semas", "semaphore") for kind in _hip_nodes._KINDS]
+    ours = [kind.replace("semas", "semaphore") for kind in _hip_node._KINDS]
     assert kinds[: len(ours)] == ours[: len(kinds)]
 
 
@@ -150,7 +150,7 @@ def test_signatures_are_those_of_the_declarations(binding, name):
 
 
 def test_the_parameters_of_a_kernel_node_are_laid_out_as_hip_python_has_them(binding):
-    parameters = _hip_nodes.KernelParameters()
+    parameters = _hip_node.KernelParameters()
     parameters.grid[:] = 1, 2, 3
     parameters.block[:] = 4, 5, 6
     parameters.shared_bytes, parameters.function = 7, 0x1000

@@ -8,7 +8,7 @@ from weakref import WeakSet
 import pytest
 
 from accelerator_graph import errors
-from accelerator_graph.backends._hip import driver, nodes, runs
+from accelerator_graph.backends._hip import driver, node, runs
 from accelerator_graph.backends._hip.driver import Driver, Graph
 from accelerator_graph.backends._hip.events import Event
 from accelerator_graph.backends._hip.runs import Executable, has_runs, settle
@@ -220,8 +220,8 @@ def test_a_node_whose_parameters_cannot_be_had_has_none():
             return 0
         raise errors.DriverError("")
 
-    assert nodes._read(SimpleNamespace(call=call), 3, 41) == GraphNode(3, "kernel")
-    assert nodes._name(SimpleNamespace(), None) == ""
+    assert node._read(SimpleNamespace(call=call), 3, 41) == GraphNode(3, "kernel")
+    assert node._name(SimpleNamespace(), None) == ""
 
 
 # ---- replays -------------------------------------------------------------------------------------

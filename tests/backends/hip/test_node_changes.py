@@ -7,7 +7,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership
-from accelerator_graph.backends._hip.nodes import _FillParameters
+from accelerator_graph.backends._hip.node import _FillParameters
 from backends.hip.bench import call, nodes_of
 
 pytest_plugins = ["backends.hip.fixtures"]

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
+from accelerator_graph.backends._cpu.work import Failure
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Entry, Latch, Queue
@@ -41,6 +42,16 @@ class StreamsDieOfAnError(CpuBackend):
         if stream in self.dead:
             raise DriverError("the stream is dead.")
         super().launch(stream, work, *args, **how)
+
+
+@caught_by("test_error_that_was_raised_is_not_raised_again")
+class StreamsPassAnErrorOnForEver(CpuBackend):
+    def synchronize(self, stream: Any) -> None:
+        try:
+            super().synchronize(stream)
+        except DriverError as error:
+            stream.worker.submit(partial(setattr, stream.worker, "_failure", Failure(error)))
+            raise
 
 
 @caught_by("test_error_of_a_replay_is_raised_where_the_stream_is_waited_for")

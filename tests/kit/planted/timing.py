@@ -186,28 +186,6 @@ class DoesNoWork(CpuBackend):
         return super().instantiate_timed(idle, before, after)
 
 
-@caught_by("test_captured_events_have_the_work_between_them")
-class CapturedEventsAreOfTheCapture(CpuBackend):
-    """An event of a capture notes when it was captured, and no run moves it."""
-
-    def record_timed_event(self, stream: Any) -> Any:
-        event = super().record_timed_event(stream)
-        event.latch = Mark()
-        event.latch()
-        return event
-
-
-@caught_by("test_captured_events_follow_the_work_of_their_stream")
-class CapturedEventsAreAhead(CpuBackend):
-    """An event of a capture depends on nothing."""
-
-    def record_timed_event(self, stream: Any) -> Any:
-        event = super().record_timed_event(stream)
-        nodes = stream.capture.nodes
-        nodes[-1] = nodes[-1]._replace(after=(), branch=1 + max(node.branch for node in nodes))
-        return event
-
-
 @caught_by("test_event_can_be_read_after_its_stream_and_on_any_thread")
 class EventsOfClosedStreamsAreDone(Explicit):
     def query_event(self, event: Event) -> bool:

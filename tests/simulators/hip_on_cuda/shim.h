@@ -17,7 +17,7 @@
     m(cuCtxGetDevice, 2000) m(cuCtxSynchronize, 2000) m(cuCtxGetStreamPriorityRange, 5050) \
     m(cuStreamCreate, 2000) m(cuStreamCreateWithPriority, 5050) m(cuStreamDestroy, 4000) \
     m(cuStreamSynchronize, 2000) m(cuStreamQuery, 2000) m(cuStreamWaitEvent, 3020) \
-    m(cuStreamGetCtx, 9020) m(cuEventCreate, 2000) m(cuEventRecord, 2000) m(cuEventRecordWithFlags, 11010) \
+    m(cuStreamGetCtx, 9020) m(cuEventCreate, 2000) m(cuEventRecord, 2000) \
     m(cuEventDestroy, 4000) \
     m(cuEventQuery, 2000) m(cuEventSynchronize, 2000) m(cuEventElapsedTime, 2000) \
     m(cuMemAlloc, 3020) m(cuMemFree, 3020) m(cuMemHostAlloc, 2020) m(cuMemGetInfo, 3020) \
