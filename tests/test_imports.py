@@ -68,9 +68,7 @@ ON_DEMAND = [
     "inspection.fingerprint",
     "inspection.memory",
     "inspection.profile",
-    "interop._contract.collective",
-    "interop._contract.pools",
-    "interop._contract.report",
+    "interop._contract.records",
     "interop._torch.errors",
     "testing",
 ]

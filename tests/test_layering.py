@@ -119,7 +119,7 @@ MAY_NAME = (
     "_install backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda "
     "backends.hip backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp "
     "interop.cuda_core compat _graphed.torch testing.works _cli._doctor diagnosis.ranks_groups "
-    "diagnosis._verify.modules"
+    "diagnosis._verify.where"
 )
 LISTS = {"backends", "interop"}
 """Packages, without their modules, that list these by name."""

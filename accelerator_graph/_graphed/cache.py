@@ -88,6 +88,8 @@ class GraphCache:
         check_bucket(call.signature, uncaptured.signature, function)
         if uncaptured.always_eager:
             return uncaptured
+        record: Callable[[], RecordedCall]
+        compare: Callable[[RecordedCall], None] | None = None
         try:
             stream = current_stream()
             if stream._is_capturing():
@@ -99,13 +101,16 @@ class GraphCache:
                 with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
                     if _capturing.get("now") is call:
                         record = partial(self._record_best, call, run, labels, names, stream, function)
+                        if self._options.verify:
+                            plain = getattr(function, "__wrapped__", run)
+                            record, compare = _checked(record, plain, call, names, stream)
                         recorded = self._capture(record, uncaptured, function)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
         if recorded is None:
             return uncaptured
-        if self._options.verify:
-            _check_first(recorded, getattr(function, "__wrapped__", run), call, names, stream)
+        if compare is not None:
+            compare(recorded)
         self._add(call.key, recorded)
         return recorded
 
@@ -268,17 +273,33 @@ def _why_unproven(
         raise
 
 
-def _check_first(
-    recorded: RecordedCall, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
-) -> None:
-    """Raise `VerificationError`, and give the graph up, if its replays differ from eager runs."""
-    from ..diagnosis.verification import verify_recorded
+def _checked(
+    record: Callable[[], RecordedCall],
+    function: Callable[..., Any],
+    call: Call,
+    names: Sequence[str],
+    stream: Stream,
+) -> tuple[Callable[[], RecordedCall], Callable[[RecordedCall], None]]:
+    """Return what captures a call, and what compares the graph with eager runs that begin like the capture.
 
-    try:
-        verify_recorded(function, call, names, recorded, stream)
-    except BaseException:
-        recorded.close()
-        raise
+    The second raises `VerificationError`, and gives the graph up, if its replays differ from those.
+    """
+    from ..diagnosis.verification import RecordedCheck
+
+    check = RecordedCheck(function, call, names, stream)
+
+    def captured() -> RecordedCall:
+        check.begin()
+        return record()
+
+    def compare(recorded: RecordedCall) -> None:
+        try:
+            check.compare(recorded)
+        except BaseException:
+            recorded.close()
+            raise
+
+    return captured, compare
 
 
 def _warn(message: str) -> None:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import sys
+import warnings
+from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from enum import Enum
 from functools import partial
+from numbers import Number
 from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from ..interop import registry as interop
 
 _MISSING = object()
-_SIMPLE = (int, float, complex, str, bytes, bool)
+_SIMPLE = (Number, str, bytes, Enum, type(None))
+_CONTAINERS = (list, dict, set, deque)
+_REPEATABLE = (
+    *map(type, (iter([]), iter(()), iter(range(0)), iter(range(1 << 64)))),
+    itertools.count,
+)
+"""Iterators that a copy begins again at the same place."""
 _MOST = 200_000
 """How many references are looked at."""
 
@@ -28,38 +41,92 @@ class Slot(NamedTuple):
 class PythonState:
     """The references that a function can reach, as they were when this was made.
 
-    Followed are the variables and globals of the function and of functions of its own package, attributes,
-    and the items of lists and dicts; with `grads`, the gradients of tensors as well.
+    Followed are the variables, defaults and globals of the function and of functions of its own package,
+    attributes, and the items of containers.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    is_array : callable
+        Returns True for arrays.
+    grads : bool
+        Whether to follow the gradients of tensors.
+    contents : bool
+        Whether to put back the items of all containers as well, and the memory of tensors and the position of
+        iterators. By default only a dict that another one has replaced loses the items that it got before.
+    arguments : sequence of pair of str and object
+        What else can be reached: the arguments of a call, by their names.
     """
 
-    def __init__(self, function: Any, is_array: Callable[[Any], bool], *, grads: bool = False) -> None:
+    def __init__(
+        self,
+        function: Any,
+        is_array: Callable[[Any], bool],
+        *,
+        grads: bool = False,
+        contents: bool = False,
+        arguments: Sequence[tuple[str, Any]] = (),
+    ) -> None:
         self.function: Any = function
         self._is_array = is_array
         self._grads = grads
+        self._contents = contents
         package = getattr(function, "__module__", None) or ""
         package = package.partition(".")[0]
-        self._package = None if package in (*interop.names(), "numpy") else package
+        self._packages = {"__main__", package} - {*interop.names(), "numpy"}
+        self._arguments = [pair for pair in arguments if is_array(pair[1]) or self._followed(pair[1])]
         self.complete: bool = True
         """False if there are more references than are looked at."""
-        self._keys: dict[int, set[Any]] = {}
-        """What the dicts among the values had, by the dict's id."""
+        self.lost: list[str] = []
+        """The names of the iterators that can't be put back."""
+        self._containers: dict[int, tuple[str, Any, Any]] = {}
+        """Containers and their items, by the id of the container."""
+        self._tensors: list[tuple[str, Any, Any]] = []
+        """Tensors, and others in the same memory, which a tensor can leave for other memory."""
+        self._iterators: list[tuple[Slot, Any, Any]] = []
+        """Where iterators are, these, and copies of them."""
         self._saved = [(slot, slot.get()) for slot in self._slots(function)]
 
     def now(self) -> PythonState:
         """Return the references that the same function can reach now."""
-        return PythonState(self.function, self._is_array, grads=self._grads)
+        return PythonState(
+            self.function,
+            self._is_array,
+            grads=self._grads,
+            contents=self._contents,
+            arguments=self._arguments,
+        )
 
-    def restore(self) -> None:
-        """Put back the references that were changed since.
+    def restore(self, keep: str = "") -> bool:
+        """Put back the references, the items and the memory that were changed since, but for those of a name.
 
-        A dict that another one has replaced loses the items that it got before that.
+        In the place of an iterator comes a copy that has its position. Return True if a tensor has its former
+        memory back.
         """
         for slot, value in self._saved:
-            if slot.get() is not value:
+            if slot.get() is not value and slot.name != keep:
                 slot.set(value)
-                if isinstance(value, dict) and id(value) in self._keys:
-                    for key in value.keys() - self._keys[id(value)]:
-                        del value[key]
+                if isinstance(value, dict) and id(value) in self._containers:
+                    _refill(*self._containers[id(value)][1:])
+        if not self._contents:
+            return False
+        for name, x, items in self._containers.values():
+            if keep != f"len({name})":
+                _refill(x, items)
+        moved = [(x, data) for name, x, data in self._tensors if name != keep and _memory(x) != _memory(data)]
+        for x, data in moved:
+            x.data = data
+        for slot, _, unused in self._iterators:
+            if keep != f"the position of {slot.name}":
+                slot.set(_copied(unused))
+        return bool(moved)
+
+    def put_back(self) -> None:
+        """Put back everything, and the iterators themselves: `restore` has kept them from being used."""
+        self.restore()
+        for slot, iterator, _ in self._iterators:
+            slot.set(iterator)
 
     def values(self) -> Iterator[tuple[str, Any]]:
         """Yield what was found, with its name, but for objects that tell nothing of themselves."""
@@ -68,19 +135,36 @@ class PythonState:
                 yield slot.name, value
 
     def changed(self) -> list[tuple[str, Any, Any]]:
-        """Return the numbers, texts and arrays that are others now: their name, value then and value now."""
-        found = []
+        """Return the name, the value then and the value now of what is another one now.
+
+        First come numbers, texts and members of enums, and how many items containers have; then arrays that
+        are others, or lie elsewhere; and then other objects.
+        """
+        simple: list[tuple[str, Any, Any]] = []
+        arrays: list[tuple[str, Any, Any]] = []
+        others: list[tuple[str, Any, Any]] = []
         for slot, value in self._saved:
             now = slot.get()
-            if now is value or now is _MISSING or value is _MISSING or not (_tells(now) and _tells(value)):
+            if now is value or not (_tells(now) and _tells(value)):
                 continue
-            simple = isinstance(value, _SIMPLE) and isinstance(now, _SIMPLE) and now != value
-            if simple or (self._is_array(now) and self._is_array(value)):
-                found.append((slot.name, value, now))
-        return found
+            found = (slot.name, value, now)
+            if _is_simple(value) and _is_simple(now):
+                if type(now) is not type(value) or now != value:
+                    simple.append(found)
+            elif now is not _MISSING and value is not _MISSING:
+                (arrays if self._is_array(now) and self._is_array(value) else others).append(found)
+        for name, x, items in self._containers.values():
+            if len(x) != len(items):
+                simple.append((f"len({name})", len(items), len(x)))
+        for slot, _, unused in self._iterators:
+            then, now = _position(unused), _position(slot.get())
+            if then != now:
+                simple.append((f"the position of {slot.name}", then, now))
+        arrays += [(name, data, x.data) for name, x, data in self._tensors if _memory(x) != _memory(data)]
+        return simple + arrays + others
 
     def _slots(self, function: Any) -> Iterator[Slot]:
-        rest: deque[tuple[str, Any]] = deque([("", function)])
+        rest: deque[tuple[str, Any]] = deque([("", function), *self._arguments])
         seen: set[int] = set()
         count = 0
         while rest and count < _MOST:
@@ -88,31 +172,66 @@ class PythonState:
             if id(x) in seen:
                 continue
             seen.add(id(x))
-            if isinstance(x, dict):
-                self._keys[id(x)] = set(x)
+            if self._is_array(x):
+                self._note_memory(name, x)
+                continue
+            own = getattr(x, "__dict__", None)  # a class has a proxy, which is no dict
+            for label, each in ((name, x), (f"vars({name})", own)):
+                if isinstance(each, _CONTAINERS):
+                    self._containers[id(each)] = label, each, _items_of(each)
             for slot in _slots_of(name, x):
                 value = slot.get()
                 count += 1
+                if self._contents and _is_iterator(value):
+                    if isinstance(value, _REPEATABLE):
+                        self._iterators.append((slot, value, _copied(value)))
+                    else:
+                        self.lost.append(slot.name)
+                    continue
                 yield slot
-                if self._grads and self._is_array(value) and getattr(value, "is_leaf", False):
-                    yield _grad(slot.name, value)
-                if self._followed(value):
+                if self._is_array(value):
+                    if self._contents:
+                        rest.append((slot.name, value))
+                    if self._grads and getattr(value, "is_leaf", False):
+                        yield _grad(slot.name, value)
+                elif self._followed(value):
                     rest.append((slot.name, value))
             rest += _inside(name, x)
+            if self._contents:
+                rest += self._methods(x)
         self.complete = not rest
+
+    def _note_memory(self, name: str, x: Any) -> None:
+        if isinstance(x, bytearray | array):
+            self._containers[id(x)] = name, x, x[:]
+        with suppress(Exception):  # arrays of other libraries, and tensors without memory of their own
+            data = x.data
+            if _memory(x) == _memory(data):
+                self._tensors.append((name, x, data))
+
+    def _is_own(self, value: Any) -> bool:
+        return (value.__module__ or "").partition(".")[0] in self._packages
+
+    def _methods(self, x: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the functions of an object's own classes, which may use globals."""
+        for cls in filter(self._is_own, type(x).__mro__):
+            for value in vars(cls).values():
+                function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+                if isinstance(function, FunctionType):
+                    yield "", function
 
     def _followed(self, value: Any) -> bool:
         """Return True for objects whose insides may be the state of a user's function."""
         if not _tells(value):
             return False
-        if isinstance(value, list | dict | partial | MethodType):
+        if isinstance(value, (tuple, *_CONTAINERS, partial, MethodType)):
             return True
         if isinstance(value, ModuleType) or self._is_array(value):
             return False
         if isinstance(value, FunctionType | type):
-            return (value.__module__ or "").partition(".")[0] == self._package
+            return self._is_own(value)
         package = type(value).__module__.partition(".")[0]
-        ours = package not in sys.stdlib_module_names or package in ("__main__", "types")
+        ours = package not in sys.stdlib_module_names or package in ("__main__", "types", "_thread")
         if not ours or package == __name__.partition(".")[0]:
             return False
         return hasattr(value, "__dict__") or any("__slots__" in vars(cls) for cls in type(value).__mro__)
@@ -126,6 +245,57 @@ def _tells(x: Any) -> bool:
     except Exception:
         return False
     return True
+
+
+def _is_simple(x: Any) -> bool:
+    return isinstance(x, _SIMPLE) or (isinstance(x, tuple) and all(map(_is_simple, x)))
+
+
+def _is_iterator(x: Any) -> bool:
+    """Return True for the iterators of Python itself; another one is an object with attributes."""
+    return hasattr(type(x), "__next__") and type(x).__module__ in ("builtins", "itertools")
+
+
+def _copied(iterator: Any) -> Any:
+    with warnings.catch_warnings():  # itertools are not copied from Python 3.14 on
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return copy.copy(iterator)
+
+
+def _position(iterator: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        found = iterator.__reduce__()
+    return found[2] if isinstance(found[-1], int) else found[1][0]
+
+
+def _memory(x: Any) -> tuple[Any, ...]:
+    """Return which memory a tensor has."""
+    return x.data_ptr(), tuple(x.shape), tuple(x.stride())
+
+
+def _items_of(x: Any) -> Any:
+    """Return the items of a container."""
+    return dict(x) if isinstance(x, dict) else set(x) if isinstance(x, set) else list(x)
+
+
+def _refill(x: Any, items: Any) -> None:
+    """Give a container the items back that it had."""
+    if isinstance(x, dict):
+        for key in [key for key in x if key not in items]:
+            del x[key]
+        for key, value in items.items():
+            if x.get(key, _MISSING) is not value:
+                x[key] = value
+    elif isinstance(x, set):
+        x &= items
+        x |= items
+    elif len(x) != len(items) or any(now is not then for now, then in zip(x, items, strict=True)):
+        if isinstance(x, deque):
+            x.clear()
+            x.extend(items)
+        else:
+            x[:] = items
 
 
 def _inside(name: str, x: Any) -> list[tuple[str, Any]]:
@@ -142,20 +312,30 @@ def _inside(name: str, x: Any) -> list[tuple[str, Any]]:
 
 def _slots_of(name: str, x: Any) -> Iterator[Slot]:
     if isinstance(x, FunctionType):
+        named = x.__code__.co_varnames[: x.__code__.co_argcount][::-1]
+        for parameter, value in zip(named, (x.__defaults__ or ())[::-1], strict=False):
+            yield _constant(parameter, value)
+        for parameter, value in (x.__kwdefaults__ or {}).items():
+            yield _constant(parameter, value)
         for variable, cell in zip(x.__code__.co_freevars, x.__closure__ or (), strict=True):
             yield _cell(variable, cell)
         for variable in dict.fromkeys(_names(x.__code__)):
             value = x.__globals__.get(variable, _MISSING)
             if value is not _MISSING and not issubclass(type(value), ModuleType):
                 yield _item(variable, x.__globals__, variable)
+        for key in list(x.__dict__):
+            yield _item(f"{name or x.__name__}.{key}", x.__dict__, key)
     elif isinstance(x, dict):
         owner, found, _ = name.rpartition("_modules")
         for i, key in enumerate(list(x)):
             shown = repr(key) if isinstance(key, str | int) else f"key {i}"
             yield _item(f"{owner}{key}" if found else f"{name}[{shown}]", x, key)
-    elif isinstance(x, list):
+    elif isinstance(x, list | deque):
         for i in range(len(x)):
             yield _element(f"{name}[{i}]", x, i)
+    elif isinstance(x, tuple | set):
+        for i, each in enumerate(x):
+            yield _constant(f"{name}[{i}]", each)
     else:
         is_class = isinstance(x, type)
         own: dict[str, Any] = {} if is_class else getattr(x, "__dict__", {})
@@ -168,6 +348,10 @@ def _slots_of(name: str, x: Any) -> Iterator[Slot]:
                     yield _member(f"{prefix}{key}", x, value)
                 elif key not in own and not key.startswith("__") and not hasattr(value, "__get__"):
                     yield _attribute(f"{prefix}{key}", cls, key)
+
+
+def _constant(name: str, value: Any) -> Slot:
+    return Slot(name, lambda: value, lambda new: None)
 
 
 def _cell(name: str, cell: CellType) -> Slot:
@@ -214,7 +398,7 @@ def _grad(name: str, x: Any) -> Slot:
     return Slot(f"{name}.grad", lambda: x.grad, lambda value: setattr(x, "grad", value))
 
 
-def _element(name: str, where: list[Any], i: int) -> Slot:
+def _element(name: str, where: list[Any] | deque[Any], i: int) -> Slot:
     def put(value: Any) -> None:
         if i < len(where) and value is not _MISSING:
             where[i] = value

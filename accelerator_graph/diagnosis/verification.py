@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from .._arrays.signatures import Call
 from .._core import stream_stack
 from .._core.call_site import outside
-from .._core.streams import Stream, captured_by
+from .._core.streams import Stream, as_stream, captured_by
 from .._graphed.arguments import check_ordinary
 from .._graphed.call_order import current_stream
 from .._graphed.recorded_call import RecordedCall
 from .._interpreter.integers import integer
 from ..api import Graph
 from ..errors import VerificationError, capture_error
-from ._verify import bound
+from ._verify import given
 from ._verify.case import Case
 from ._verify.given import GraphProgram, RecordedProgram
 from ._verify.inquiry import verdict
-from ._verify.program import Program
+from ._verify.program import CantBePutBack, Program
 from ._verify.report import Cause, Finding, Verdict, Verification
 from ._verify.trial import Trial
 
-_ROUNDS = 3
+_ROUNDS = 4
+_TIME_LIMIT = 120.0
 
 __all__ = ["Cause", "Finding", "Verdict", "Verification", "verify"]
 
@@ -39,6 +40,9 @@ def verify(
     state: Any = None,
     tolerance: float | None = None,
     rounds: int = _ROUNDS,
+    examples: Iterable[Sequence[Any]] = (),
+    time_limit: float | None = _TIME_LIMIT,
+    beside: Any = None,
 ) -> Verification:
     """Capture a function, or take a graph, and compare replays with eager runs.
 
@@ -61,8 +65,18 @@ def verify(
         How far numbers may differ, relative to the largest magnitude in their array. By default not at all,
         if eager runs agree in every bit, and otherwise four times as far as eager runs differ.
     rounds : int
-        With how many different arguments to compare. The first are yours; the others have your
-        floating-point numbers in another order, and scaled by less than 1. Integers are never changed.
+        With how many different arguments to compare, up to 4. The first are yours; the others have your
+        floating-point numbers in another order, scaled by at most 1, and once with other signs. Integers are
+        never changed.
+    examples : iterable of sequences
+        Further arguments of yours, with arrays of the same shapes and types: those that take another branch,
+        for example.
+    time_limit : float, optional
+        After how many seconds to begin no further run. What was left out then makes the verdict
+        ``"undecided"``. None for no limit.
+    beside : stream, optional
+        A stream to keep busy beside half of the runs that look for races, by fills of memory of its own. By
+        default nothing runs beside anything else.
 
     Returns
     -------
@@ -78,30 +92,52 @@ def verify(
 
     Notes
     -----
-    Arguments, state and random numbers are as before at the end, whatever happens.
+    Arguments, state and random numbers are as before at the end, whatever happens. A function that can reach
+    an iterator which can't be put back, such as a generator, is refused with a TypeError.
     """
     rounds = integer(rounds, "rounds")
     if rounds < 1:
         raise ValueError(f"verify: rounds must be at least 1, not {rounds}.")
     if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance >= 0):
         raise ValueError(f"verify: tolerance must be a number of at least 0, not {tolerance!r}.")
+    if time_limit is not None and not (isinstance(time_limit, int | float) and time_limit > 0):
+        raise ValueError(
+            f"verify: time_limit must be a positive number of seconds or None, not {time_limit!r}."
+        )
     program = _program(function, inputs, outputs, reference, state)
     if program.stream._is_capturing():
         fact = captured_by(program.stream)
         raise capture_error("verify can't run", reason="foreign_capture", fact=fact)
-    return _verified(program, tolerance, rounds)
+    busy = None if beside is None else as_stream(beside)
+    named = [program.contents_of(each, f"examples[{i}]") for i, each in enumerate(examples)]
+    return _verified(program, lambda trial: Case(trial, tolerance, rounds, named), time_limit, busy)
 
 
-def verify_recorded(
-    function: Callable[..., Any], call: Call, names: Sequence[str], recorded: RecordedCall, stream: Stream
-) -> None:
-    """Compare the graph of a graphed function's call with eager runs; see `graphed`.
+class RecordedCheck:
+    """Compares the graph of a graphed function's call with eager runs; see `graphed`."""
 
-    Raises VerificationError if it is wrong, and warns if that can't be decided.
-    """
-    report = _verified(RecordedProgram(function, call, names, recorded, stream), None, _ROUNDS)
-    if report.verdict == "undecided":
-        warnings.warn(report.summary(), RuntimeWarning, stacklevel=outside()[0])
+    def __init__(
+        self, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
+    ) -> None:
+        self._program_of = partial(RecordedProgram, function, call, names, stream)
+        self._program: RecordedProgram | None = None
+        self._refused = ""
+
+    def begin(self) -> None:
+        """Look at what the function can reach; a capture follows."""
+        try:
+            self._program = self._program_of()
+        except CantBePutBack as error:
+            self._refused = str(error)
+
+    def compare(self, recorded: RecordedCall) -> None:
+        """Raise VerificationError if the graph is wrong; warn if that can't be decided."""
+        if self._program is not None:
+            self._program.attach(recorded)
+            report = _verified(self._program, lambda trial: Case(trial, None, _ROUNDS), _TIME_LIMIT, None)
+            self._refused = report.summary() if report.verdict == "undecided" else ""
+        if self._refused:
+            warnings.warn(self._refused, RuntimeWarning, stacklevel=outside()[0])
 
 
 def why_unproven(
@@ -111,23 +147,24 @@ def why_unproven(
 
     It is if replays with arrays at other places give what eager runs give.
     """
-    return bound.why_unproven(partial(bound.BoundProgram, function, call, names, recorded, stream), stream)
+    return given.why_unproven(partial(given.BoundProgram, function, call, names, recorded, stream), stream)
 
 
-def _verified(program: Program, tolerance: float | None, rounds: int) -> Verification:
-    report = stream_stack.within(program.stream, _run, program, tolerance, rounds)
+def _verified(
+    program: Program, case_of: Callable[[Trial], Case], time_limit: float | None, beside: Stream | None
+) -> Verification:
+    def run() -> Verification:
+        trial = Trial(program, time_limit, beside)
+        try:
+            return verdict(case_of(trial))
+        finally:
+            trial.put_back()
+            program.close()
+
+    report = stream_stack.within(program.stream, run)
     if report.verdict == "wrong":
         raise VerificationError(str(report), report=report)
     return report
-
-
-def _run(program: Program, tolerance: float | None, rounds: int) -> Verification:
-    trial = Trial(program)
-    try:
-        return verdict(Case(trial, tolerance, rounds))
-    finally:
-        trial.put_back()
-        program.close()
 
 
 def _program(

@@ -168,6 +168,34 @@ class Framework(ABC):
         """Return True if `obj` is a random generator that can take part in a capture that it records."""
         return False
 
+    def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo | None:
+        """Call `used` for each array that this thread's work uses from now on; return the undo.
+
+        Called during a capture, if ``check_input_liveness`` is on. Report each array once, at its first use,
+        but no array whose memory the capture or the pool provides. If that turns out later, call the undo
+        that `used` returned. None if the framework can't see which arrays are used.
+        """
+        return None
+
+    def refuses(self, error: Exception) -> bool:
+        """Return True if an exception of the framework says that a call can't be made during a capture.
+
+        Asked about what the body of a capture has raised if the driver has not invalidated the capture: the
+        exception then becomes the cause of a `CaptureError`. In doubt False, so that it passes unchanged.
+        """
+        return False
+
+    def observe_collectives(self, note: Callable[[contract.Collective], object]) -> Undo | None:
+        """Call `note` for each collective that this thread's captured work asks for; return the undo.
+
+        Called before every capture. None if the framework has no collectives, or they are not set up.
+        """
+        return None
+
+
+class Inspectable(Framework):
+    """A framework that `verify` and `diagnose` can see into: what they ask of it, and captures do not."""
+
     def random_state(self, device: int, generators: Sequence[object]) -> Undo | None:
         """Return what sets random numbers back to where they are now; it may be called many times.
 
@@ -191,15 +219,6 @@ class Framework(ABC):
         Work that still reads such memory gives other results then. Called outside of captures.
         """
 
-    def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo | None:
-        """Call `used` for each array that this thread's work uses from now on; return the undo.
-
-        Called during a capture, if ``check_input_liveness`` is on. Report each array once, at its first use,
-        but no array whose memory the capture or the pool provides. If that turns out later, call the undo
-        that `used` returned. None if the framework can't see which arrays are used.
-        """
-        return None
-
     def operations(self, seen: Callable[[str, int, int], bool]) -> Undo | None:
         """Call `seen` for each operation that this thread enqueues from now on; return the undo.
 
@@ -217,27 +236,12 @@ class Framework(ABC):
         """
         return False
 
-    def refuses(self, error: Exception) -> bool:
-        """Return True if an exception of the framework says that a call can't be made during a capture.
-
-        Asked about what the body of a capture has raised if the driver has not invalidated the capture: the
-        exception then becomes the cause of a `CaptureError`. In doubt False, so that it passes unchanged.
-        """
-        return False
-
     def waiting(self, beside: Callable[[str], AbstractContextManager[None]]) -> Undo | None:
         """Run each operation of this thread that waits for the device in a context; return the undo.
 
         Called during a capture of which every call that breaks it is to be found. `beside` takes the
         operation's name, and returns a context in which this thread does not capture, and the work before
         is under way. None if the framework can't see ahead which operations wait.
-        """
-        return None
-
-    def observe_collectives(self, note: Callable[[contract.Collective], object]) -> Undo | None:
-        """Call `note` for each collective that this thread's captured work asks for; return the undo.
-
-        Called before every capture. None if the framework has no collectives, or they are not set up.
         """
         return None
 
@@ -256,7 +260,8 @@ def has_hooks(kind: type[Framework]) -> bool:
 
     cuda.core and Numba have none: a capture beside them costs what it costs alone.
     """
-    return any(getattr(kind, hook) is not getattr(Framework, hook) for hook in _HOOKS)
+    own = any(getattr(kind, hook) is not getattr(Framework, hook) for hook in _HOOKS)
+    return own or issubclass(kind, Inspectable)
 
 
 class FrameworkRecorder(Recorder):

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar
 
 from . import base
-from .base import Framework, PoolId, Undo
+from .base import Inspectable, PoolId, Undo
 
 _KERNELS = frozenset(("ufunc", "ElementwiseKernel", "ReductionKernel", "RawKernel"))
 _METHODS = frozenset(
@@ -24,7 +24,7 @@ _REFUSAL = re.compile(
 """The messages with which CuPy refuses a call because of a capture."""
 
 
-class CuPy(Framework):
+class CuPy(Inspectable):
     """CuPy on CUDA and ROCm."""
 
     api_version: ClassVar[int] = 1

@@ -22,7 +22,7 @@ from .._plugins import Catalogue
 from .._plugins.entry_points import IMPORT_NAMES
 from ..errors import BackendError, BackendLoadError
 from . import _contract as contract
-from .base import INTEROP_API_VERSIONS, Framework, PoolId, has_hooks
+from .base import INTEROP_API_VERSIONS, Framework, Inspectable, PoolId, has_hooks
 
 if TYPE_CHECKING:
     from ._contract import FrameworkReport as FrameworkReport
@@ -169,6 +169,11 @@ def _ask_backend(framework: Framework) -> str | None:
 def active(backend: str) -> list[Framework]:
     """Return the frameworks that have been imported and have initialised this backend."""
     return [framework for framework, name in initialised() if name == backend]
+
+
+def inspectable(backend: str) -> list[Inspectable]:
+    """Return those of the same frameworks that `verify` and `diagnose` can see into."""
+    return [each for each in active(backend) if isinstance(each, Inspectable)]
 
 
 def taking_part(backend: str) -> Sequence[Framework]:

@@ -16,12 +16,12 @@ from ..backends.base import Backend, Lends
 from . import base
 from ._torch import recorder as _recorder
 from ._torch.pools import contents, spend
-from .base import Framework, PoolId, Undo
+from .base import Inspectable, PoolId, Undo
 
 _DLPACK_CUDA = 2
 
 
-class Torch(Framework):
+class Torch(Inspectable):
     """torch on CUDA and on ROCm. The ROCm build has HIP behind the same names."""
 
     api_version: ClassVar[int] = 1
@@ -131,31 +131,31 @@ class Torch(Framework):
 
     def random_state(self, device: int, generators: Sequence[object]) -> Undo:
         """Return what sets torch's generators of the host and of a device, and the given ones, back."""
-        from ._torch.random_state import random_state
+        from ._torch.verifying import random_state
 
         return random_state(self.torch, device, generators)
 
     def fill_new(self, which: int) -> Undo:
         """Fill tensors that operators make without contents."""
-        from ._torch.uninitialised import fill_new
+        from ._torch.verifying import fill_new
 
         return fill_new(self.torch, which)
 
     def clear_free(self, device: int) -> None:
         """Set the caching allocator's free memory on a device to zero."""
-        from ._torch.uninitialised import clear_free
+        from ._torch.verifying import clear_free
 
         clear_free(self.torch, device)
 
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
         """Call `used` for each tensor from before the capture that torch's operators use."""
-        from ._torch.observer import observe
+        from ._torch.observing import observe
 
         return observe(self.torch, pool, used)
 
     def operations(self, seen: Callable[[str, int, int], bool]) -> Undo:
         """Call `seen` after each operator of torch that enqueues work."""
-        from ._torch.operations import operations
+        from ._torch.observing import operations
 
         return operations(self.torch, seen)
 
@@ -167,7 +167,7 @@ class Torch(Framework):
 
     def waiting(self, beside: Callable[[str], AbstractContextManager[None]]) -> Undo:
         """Run torch's operators that wait for the device in the contexts that `beside` returns."""
-        from ._torch.operations import waiting
+        from ._torch.observing import waiting
 
         return waiting(self.torch, beside)
 

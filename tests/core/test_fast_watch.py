@@ -1,5 +1,6 @@
 """The watch over a capture by itself: what it asks, what it notes, and what it leaves to Python."""
 
+import contextlib
 import ctypes
 import gc
 import sys
@@ -9,6 +10,7 @@ import weakref
 import pytest
 
 from core.fast_bench import Background
+from threads import in_thread
 
 pytest_plugins = ["core.fast_fixtures"]
 
@@ -273,6 +275,47 @@ class TestTracing:
         sys.settrace(None)
         assert driver.asked == []
         assert {event for _, _, event, _ in scene.python} >= {"line", "c_return"}
+
+    @pytest.mark.parametrize(("file", "asked"), [("watched.py", 6), ("unwatched.py", 2), ("passive", 0)])
+    def test_asks_at_what_is_watched(self, scene, driver, file, asked):
+        """At two lines and a call of C; where lines are not watched, at the call."""
+        source = "def f(asked):\n    a = len(asked)\n    abs(-1)\n    return len(asked) - a\n"
+        names = {}
+        exec(compile(source, file, "exec"), names)
+        scene.watch.trace_lines()
+        scene.watch.trace_calls()
+        found = names["f"](driver.asked)
+        sys.setprofile(None)
+        sys.settrace(None)
+        assert found == asked
+
+    def test_notes_the_moments_of_each_thread(self, scene):
+        def traced():
+            scene.watch.trace_lines()
+            me = threading.get_ident()
+            sys.settrace(None)
+            return me
+
+        idents = {in_thread(traced), traced()}
+        assert set(scene.last) == idents
+        assert len(idents) == 2
+
+    def test_an_exception_is_not_a_moment(self, fast, driver):
+        seen = []
+        scene = Scene(fast, driver, functions=(lambda *args: seen.append(dict(scene.last)),))
+
+        def waits():
+            raise LookupError
+
+        def traced():
+            scene.watch.trace_lines()
+            with contextlib.suppress(LookupError):
+                waits()
+            sys.settrace(None)
+
+        traced()
+        line = waits.__code__.co_firstlineno + 1
+        assert seen[0] == {threading.get_ident(): (waits.__code__, line, True)}
 
     def test_leaves_waits_to_python(self, scene):
         import time

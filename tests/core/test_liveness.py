@@ -464,7 +464,7 @@ def torch_fixture(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import torch
-    from accelerator_graph.interop._torch import observer
+    from accelerator_graph.interop._torch import observing
     from accelerator_graph.interop.torch import Torch
 
     class OnHost(Torch):
@@ -475,7 +475,7 @@ def torch_fixture(monkeypatch):
     monkeypatch.setitem(registry._made, "torch", OnHost())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
-    monkeypatch.setattr(observer, "_on_device", lambda tensor: True)
+    monkeypatch.setattr(observing, "_on_device", lambda tensor: True)
     yield torch
     assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
 
@@ -657,10 +657,10 @@ def test_compiled_code_stays_compiled(torch, runs, warm):
 
 
 def test_a_storage_in_the_place_of_one_that_is_gone(torch):
-    from accelerator_graph.interop._torch import observer
+    from accelerator_graph.interop._torch import observing
 
     x, used = torch.ones(3), []
-    inputs = observer._Inputs(torch, used.append)
+    inputs = observing._Inputs(torch, used.append)
     inputs._known[id(x.untyped_storage())] = weakref.ref(torch.ones(1).untyped_storage())
     inputs.note([x], None)
     inputs.note([x], None)
@@ -668,12 +668,12 @@ def test_a_storage_in_the_place_of_one_that_is_gone(torch):
 
 
 def test_pinned_memory_and_that_of_the_device_are_watched(torch, monkeypatch):
-    from accelerator_graph.interop._torch import observer
+    from accelerator_graph.interop._torch import observing
 
     on_device, pinned, ordinary, used = torch.ones(1), torch.ones(2), torch.ones(3), []
-    monkeypatch.setattr(observer, "_on_device", lambda tensor: tensor is on_device)
+    monkeypatch.setattr(observing, "_on_device", lambda tensor: tensor is on_device)
     pinned.is_pinned = lambda: True
-    inputs = observer._Inputs(torch, used.append)
+    inputs = observing._Inputs(torch, used.append)
     inputs.note([on_device, pinned, ordinary], None)
     inputs.note([pinned, ordinary], None)  # a copy between the two enqueues nothing here
     assert [len(each) for each in used] == [1, 2]

@@ -4,10 +4,16 @@ Each makes what `verify` is called with: the positional and the keyword argument
 of the CPU backend.
 """
 
+import itertools
 import random
 import threading
 import time
+from collections import deque
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
 from functools import partial
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +30,24 @@ def doubled(x):
     out = np.empty_like(x)
     launch(np.multiply, x, 2, out)
     return out
+
+
+class Unseen:
+    """Keeps what `verify` can't see, and so does not put back, as a library in C does."""
+
+    def __init__(self, *items):
+        self._queue = SimpleQueue()
+        for item in items:
+            self._queue.put(item)
+
+    def append(self, item):
+        self._queue.put(item)
+
+    def pop(self):
+        return self._queue.get()
+
+    def __len__(self):
+        return self._queue.qsize()
 
 
 def x_of(n=6):
@@ -168,7 +192,7 @@ def the_weight_was_moved():
 
 @fault("race")
 def a_branch_is_not_waited_for():
-    side, runs, was_read = ag.Stream(backend="cpu"), [], threading.Event()
+    side, runs, was_read = ag.Stream(backend="cpu"), Unseen(), threading.Event()
 
     def slowly(x, out):
         runs.append(x)
@@ -217,33 +241,366 @@ def pythons_random_numbers_are_drawn():
     return (f, x_of()), {}
 
 
-@fault("beside_streams")
-def a_workspace_belongs_to_a_stream():
-    workspaces = {}
-
-    def pause():
-        time.sleep((time.perf_counter_ns() % 11) / 2000)
-
-    def begin(x, workspace):
-        workspace[:] = 0
-        pause()
-        np.copyto(workspace, x)
-
-    def end(workspace, out):
-        pause()
-        np.add(workspace, out, out)
+@fault("random_repeats")
+def a_generator_of_pythons_own_class():
+    generator = random.Random(3)
 
     def f(x):
-        stream = ag.current_stream()
-        workspace = workspaces.setdefault(id(stream._native), np.zeros(len(x)))
         out = np.empty_like(x)
-        launch(np.copyto, out, 1)
-        for _ in range(5):
-            launch(begin, x, workspace)
-            launch(end, workspace, out)
+        launch(np.multiply, x, generator.random(), out)
         return out
 
     return (f, x_of()), {}
+
+
+@fault("random_repeats")
+def a_generator_of_numpys_old_class():
+    generator = np.random.RandomState(3)
+
+    def f(x):
+        out = np.empty_like(x)
+        launch(np.add, x, generator.rand(len(x)), out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("random_repeats")
+def numpys_own_random_numbers():
+    def f(x):
+        out = np.empty_like(x)
+        launch(np.add, x, np.random.rand(len(x)), out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("race")
+def two_branches_write_one_array():
+    side = ag.Stream(backend="cpu")
+
+    def f(x):
+        stream, out = ag.current_stream(), np.empty_like(x)
+        side.wait(stream)
+        side.copy(out, x)
+        stream.fill(out, 0)
+        stream.wait(side)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("race")
+def a_branch_reads_what_another_writes():
+    side = ag.Stream(backend="cpu")
+
+    def f(x):
+        stream, between, out = ag.current_stream(), np.zeros(len(x)), np.empty_like(x)
+        side.wait(stream)
+        side.copy(between, x)
+        stream.copy(out, between)
+        stream.wait(side)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("not_written")
+def a_buffer_out_of_sight_is_filled_at_once():
+    buffers = Unseen(np.zeros(6))
+
+    def f(x):
+        staging, out = buffers.pop(), np.empty_like(x)
+        buffers.append(staging)
+        staging[:] = x
+        launch(np.multiply, staging, 2, out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("not_written")
+def a_buffer_in_sight_is_filled_at_once():
+    staging = np.zeros(6)
+
+    def f(x):
+        out = np.empty_like(x)
+        staging[:] = x
+        launch(np.multiply, staging, 2, out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("not_written")
+def python_counts_in_an_array():
+    count = np.zeros(1)
+
+    def f(x):
+        out = np.empty_like(x)
+        count[0] += 1
+        launch(np.multiply, x, count, out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("frozen")
+def a_branch_follows_a_sign():
+    def f(x):
+        out = np.empty_like(x)
+        launch(np.negative if x.sum() > 0 else np.square, x, out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("frozen")
+def a_branch_that_an_example_takes():
+    def f(x):
+        out = np.empty_like(x)
+        launch(np.square if x.sum() > 1e6 else np.negative, x, out)
+        return out
+
+    return (f, x_of()), {"examples": [(x_of() * 1e9,)]}
+
+
+@fault("frozen")
+def the_shape_follows_the_data():
+    def f(x):
+        some = x[x > 0.9]
+        out = np.empty_like(some)
+        launch(np.multiply, some, 2, out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("frozen")
+def the_shape_follows_the_calls():
+    sizes = itertools.count(2)
+
+    def f(x):
+        out = np.empty(next(sizes))
+        launch(out.fill, 1)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("frozen")
+def a_copy_is_made_on_the_host():
+    def f(x):
+        out = np.empty_like(x)
+        launch(np.multiply, x.copy(), 2, out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("frozen")
+def an_index_is_found_on_the_host():
+    def f(x):
+        out = np.empty(1)
+        launch(np.add, x[int(x.argmax()) :][:1], 0, out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("frozen")
+def the_state_is_read_on_the_host():
+    weight = np.full(6, 2.0)
+
+    def f(x):
+        out = np.empty_like(x)
+        launch(np.multiply, x, float(weight[0]), out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("frozen")
+def a_table_is_made_of_the_argument():
+    tables = {}
+
+    def f(x):
+        out = np.empty_like(x)
+        table = tables.setdefault(float(x[0]), x * 2)
+        launch(np.add, table, 0, out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("stale_address")
+def arrays_take_turns():
+    turns = deque([np.ones(6), np.full(6, 2.0), np.full(6, 3.0)])
+
+    def f(x):
+        turns.rotate()
+        out = np.empty_like(x)
+        launch(np.multiply, x, turns[0], out)
+        return out
+
+    return (f, x_of()), {}
+
+
+@fault("stale_address")
+def a_pair_of_arrays_is_swapped():
+    pair = {"now": np.ones(6), "then": np.full(6, 2.0)}
+
+    def f(x):
+        pair["now"], pair["then"] = pair["then"], pair["now"]
+        out = np.empty_like(x)
+        launch(np.multiply, x, pair["now"], out)
+        return out
+
+    return (f, x_of()), {}
+
+
+# ---- numbers that Python changes from run to run --------------------------------------------------
+
+
+class Phase(Enum):
+    EVEN = 2
+    ODD = 3
+
+
+@dataclass
+class Settings:
+    scale: int = 1
+
+
+class WithSlots:
+    __slots__ = ("scale",)
+
+
+of_the_module = 1
+
+
+def next_number(form):
+    """Return a function that returns another number in every call, and where it has it."""
+    box, items, numbers, members = SimpleNamespace(n=1, mode="a", done=None), {"n": 1}, [1], {1}
+    settings, waiting, calls, local = Settings(), deque([1]), itertools.count(1), threading.local()
+    slotted, inner = WithSlots(), SimpleNamespace(pair=(1, 2), exact=Decimal(1), phase=Phase.ODD)
+    slotted.scale = local.n = captured = 1
+
+    class Class:
+        n = 1
+
+    def of_an_attribute():
+        box.n += 1
+        return box.n
+
+    def of_an_item():
+        items["n"] += 1
+        return items["n"]
+
+    def of_an_element():
+        numbers[0] += 1
+        return numbers[0]
+
+    def of_a_closure():
+        nonlocal captured
+        captured += 1
+        return captured
+
+    def of_a_module():
+        global of_the_module
+        of_the_module += 1
+        return of_the_module
+
+    def of_a_class():
+        Class.n += 1
+        return Class.n
+
+    def of_a_slot():
+        slotted.scale += 1
+        return slotted.scale
+
+    def of_a_field():
+        settings.scale += 1
+        return settings.scale
+
+    def of_a_default(state=[1]):  # noqa: B006
+        state[0] += 1
+        return state[0]
+
+    def of_a_named_default(*, state={"n": 1}):  # noqa: B006
+        state["n"] += 1
+        return state["n"]
+
+    def of_a_function():
+        of_a_function.n = getattr(of_a_function, "n", 1) + 1
+        return of_a_function.n
+
+    def of_a_growing_list():
+        numbers.append(1)
+        return len(numbers)
+
+    def of_a_growing_dict():
+        items[len(items)] = 1
+        return len(items)
+
+    def of_a_growing_set():
+        members.add(len(members) + 1)
+        return len(members)
+
+    def of_a_growing_queue():
+        waiting.append(1)
+        return len(waiting)
+
+    def of_an_iterator():
+        return next(calls)
+
+    def of_a_thread():
+        local.n += 1
+        return local.n
+
+    def of_a_tuple():
+        inner.pair = (inner.pair[1], sum(inner.pair))
+        return inner.pair[0]
+
+    def of_a_decimal():
+        inner.exact += 1
+        return float(inner.exact)
+
+    def of_an_enum():
+        inner.phase = Phase.EVEN if inner.phase is Phase.ODD else Phase.ODD
+        return inner.phase.value
+
+    def of_a_text():
+        box.mode += "a"
+        return len(box.mode)
+
+    def of_a_flag():
+        box.done = not box.done
+        return 1 + box.done
+
+    return {name: x for name, x in locals().items() if name.startswith("of_a")}[f"of_{form}"]
+
+
+NUMBERS = (
+    *("an_attribute", "an_item", "an_element", "a_closure", "a_module", "a_class", "a_slot", "a_field"),
+    *("a_default", "a_named_default", "a_function", "a_growing_list", "a_growing_dict", "a_growing_set"),
+    *("a_growing_queue", "an_iterator", "a_thread", "a_tuple", "a_decimal", "an_enum", "a_text", "a_flag"),
+)
+
+
+def a_number(form):
+    number = next_number(form)
+
+    def f(x):
+        out = np.empty_like(x)
+        launch(np.multiply, x, number(), out)
+        return out
+
+    return (f, x_of()), {}
+
+
+for form in NUMBERS:
+    FAULTS[f"a_number_of_{form}"] = partial(a_number, form), "frozen"
 
 
 # ---- right programs ------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.diagnosis._tracing import observation
-from accelerator_graph.interop.base import Framework
+from accelerator_graph.interop.base import Inspectable
 from accelerator_graph.testing.works.cuda import call, device
 from diagnosis.native import starter
 from diagnosis.planted import asked_while, broken_by, library, marked, named, named_after_work
@@ -372,7 +372,7 @@ def test_a_call_that_can_not_be_foreseen_ends_the_list(scene):
 # ---- work that escapes ---------------------------------------------------------------------------
 
 
-class Reports(Framework):
+class Reports(Inspectable):
     """A framework that reports its operations: each name that is given to `report`, on the stream given."""
 
     api_version = 1
@@ -386,7 +386,7 @@ class Reports(Framework):
         return lambda: setattr(Reports, "report", None)
 
 
-class IsAsked(Framework):
+class IsAsked(Inspectable):
     """A framework whose operations are the calls of `abs`, on its current stream."""
 
     api_version = 1

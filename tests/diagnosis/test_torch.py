@@ -72,3 +72,51 @@ def test_the_first_wrong_module_is_named(device, compiled):
     with torch.no_grad(), pytest.raises(ag.VerificationError) as raised:
         ag.verify(net, torch.randn(2, 4, device=device))
     assert raised.value.report.where == "the output of module '1'"
+
+
+class Moving(torch.nn.Module):
+    """Gives its weight other memory in every call, and keeps all losses."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+        self.register_buffer("scale", torch.ones(4))
+        self.losses = []
+
+    def forward(self, x):
+        self.weight.data = self.weight.data * 0.5
+        self.scale.data = self.scale.data * 0.5
+        y = (x * self.weight * self.scale).sum()
+        self.losses.append(y)
+        return y
+
+
+@pytest.mark.parametrize("production", [False, True])
+def test_the_memory_of_tensors_is_put_back(device, production):
+    model, x = Moving().to(device), torch.ones(4, device=device)
+    memory = model.weight.data_ptr(), model.scale.data_ptr()
+    if production:
+        model.weight.requires_grad_(False)
+        f = ag.graphed(model, verify="first", warmup=0)
+        with torch.no_grad(), pytest.raises(ag.VerificationError) as raised:
+            f(x)
+        assert len(model.losses) == 1  # of the capture
+    else:
+        with torch.no_grad(), pytest.raises(ag.VerificationError) as raised:
+            ag.verify(model, x)
+        assert model.losses == []
+        assert (model.weight.data_ptr(), model.scale.data_ptr()) == memory
+        assert model.weight.tolist() == model.scale.tolist() == [1.0] * 4
+    assert raised.value.report.cause == "stale_address"
+
+
+def test_gradients_are_put_back(device):
+    net, x = torch.nn.Linear(4, 2).to(device), torch.ones(3, 4, device=device)
+
+    def f(x):
+        net.zero_grad(set_to_none=True)
+        net(x).square().sum().backward()
+        return net.weight.grad + 0
+
+    assert ag.verify(f, x).verdict == "right"
+    assert net.weight.grad is net.bias.grad is None

@@ -3,6 +3,7 @@
 import copy
 import random
 from contextlib import contextmanager
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import torch
@@ -277,6 +278,137 @@ def a_graph_of_the_callers(device):
     return (graph, x), {"outputs": y, "reference": without_grad(net)}
 
 
+def right_model(make):
+    """Note a small model, which is given a device and returns a module and its input."""
+
+    def program(device):
+        torch.manual_seed(3)
+        net, x = make(device)
+        return (without_grad(net.to(device).eval()), x.to(device)), {}
+
+    program.__name__ = make.__name__
+    return right(program)
+
+
+@right_model
+def a_perceptron(device):
+    return nn.Sequential(nn.Linear(WIDTH, 64), nn.GELU(), nn.Linear(64, 8), nn.Softmax(-1)), x_of(device)
+
+
+@right_model
+def a_convolutional_network(device):
+    block = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.ReLU6())
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2), block, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)
+    )
+    return net, x_of(device, 2, 3, 16, 16)
+
+
+@right_model
+def an_autoencoder(device):
+    net = nn.Sequential(nn.Conv2d(3, 8, 2, stride=2), nn.SiLU(), nn.ConvTranspose2d(8, 3, 2, stride=2))
+    return net, x_of(device, 2, 3, 8, 8)
+
+
+@right_model
+def a_transformer_encoder(device):
+    layer = nn.TransformerEncoderLayer(WIDTH, 4, 64, batch_first=True)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), x_of(device, 2, 8, WIDTH)
+
+
+@right_model
+def multi_head_attention(device):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
+
+        def forward(self, x):
+            return self.attention(x, x, x)
+
+    return Net(), x_of(device, 2, 8, WIDTH)
+
+
+@right_model
+def a_state_space(device):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.decay, self.gate = nn.Parameter(torch.rand(WIDTH)), nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x):
+            state, found = torch.zeros_like(x[:, 0]), []
+            for step in x.unbind(1):
+                state = torch.exp(-self.decay) * state + step
+                found.append(state)
+            return torch.stack(found, 1) * functional.silu(self.gate(x))
+
+    return Net(), x_of(device, 2, 8, WIDTH)
+
+
+@right_model
+def patches_of_a_picture(device):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches, self.block = nn.Conv2d(3, WIDTH, 4, stride=4), Block()
+            self.place = nn.Parameter(torch.randn(16, WIDTH))
+
+        def forward(self, x):
+            return self.block(self.patches(x).flatten(2).transpose(1, 2) + self.place).mean(1)
+
+    return Net(), x_of(device, 2, 3, 16, 16)
+
+
+@right_model
+def a_mixture_of_experts(device):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate = nn.Linear(WIDTH, 4)
+            self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+        def forward(self, x):
+            weights, chosen = self.gate(x).softmax(-1).topk(2, dim=-1)
+            every = torch.stack([expert(x) for expert in self.experts], 1)
+            picked = every.gather(1, chosen.unsqueeze(-1).expand(-1, -1, WIDTH))
+            return (picked * weights.unsqueeze(-1)).sum(1), chosen
+
+    return Net(), x_of(device)
+
+
+@right_model
+def a_recurrent_cell(device):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.LSTMCell(WIDTH, 16)
+
+        def forward(self, x):
+            state = x.new_zeros(x.shape[0], 16), x.new_zeros(x.shape[0], 16)
+            for _ in range(3):
+                state = self.cell(x, state)
+            return state
+
+    return Net(), x_of(device)
+
+
+@right
+def a_step_of_training_with_new_gradients(device):
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(WIDTH, 16), nn.LayerNorm(16), nn.Linear(16, 2)).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def f(x):
+        loss = functional.mse_loss(net(x), x[:, :2])
+        optimizer.zero_grad(set_to_none=False)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return (f, x_of(device)), {}
+
+
 # ---- faults --------------------------------------------------------------------------------------
 
 
@@ -452,18 +584,87 @@ def a_stream_is_not_waited_for(device):
     return (f, x_of(device, 1 << 10)), {"rounds": 1}
 
 
-@fault("beside_streams", gpu=True)
-def a_workspace_belongs_to_a_stream(device):
-    workspaces = {}
+@fault("stale_address")
+def the_weight_gets_other_memory(device):
+    net = nn.Linear(WIDTH, 2).to(device)
+
+    @without_grad
+    def f(x):
+        net.weight.data = net.weight.data * 0.5
+        return net(x)
+
+    return (f, x_of(device)), {}
+
+
+@fault("stale_address")
+def a_buffer_gets_other_memory(device):
+    mean = torch.ones(WIDTH, device=device)
 
     def f(x):
-        key = torch.cuda.current_stream().cuda_stream
-        if key not in workspaces:
-            workspaces[key] = torch.zeros_like(x)
-        workspace = workspaces[key]
-        workspace.zero_()
-        for _ in range(40):
-            workspace.add_(x)
-        return workspace.clone()
+        mean.data = mean.data * 0.5
+        return x * mean
 
-    return (f, x_of(device, 1 << 20)), {"rounds": 1}
+    return (f, x_of(device)), {}
+
+
+@fault("frozen")
+def a_learning_rate_follows_a_schedule(device):
+    net = nn.Linear(WIDTH, 2).to(device)
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+    def f(x):
+        optimizer.zero_grad(set_to_none=False)
+        net(x).square().sum().backward()
+        optimizer.step()
+        schedule.step()
+
+    return (f, x_of(device)), {}
+
+
+@fault("frozen")
+def a_layer_is_left_out_every_second_time(device):
+    class Skipping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other, self.calls = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH), [0]
+
+        def forward(self, x):
+            self.calls.append(0)
+            return self.one(x) if len(self.calls) % 2 else self.other(self.one(x))
+
+    return (without_grad(Skipping().to(device)), x_of(device)), {}
+
+
+@fault("frozen")
+def a_cache_grows_in_a_list(device):
+    keys = []
+
+    def f(x):
+        keys.append(1)
+        return x * len(keys)
+
+    return (f, x_of(device)), {}
+
+
+@fault("random_repeats")
+def a_generator_of_pythons_own_class(device):
+    generator = random.Random(1)
+    return (lambda x: x * generator.random(), x_of(device)), {}
+
+
+@fault("not_written", gpu=True)
+def a_pinned_buffer_out_of_sight_is_filled_at_once(device):
+    buffers = SimpleQueue()
+    buffers.put(torch.zeros(WIDTH).pin_memory())
+
+    def f(x):
+        staging = buffers.get()
+        buffers.put(staging)
+        staging.copy_(x)
+        return staging.to(device, non_blocking=True) * 2
+
+    torch.manual_seed(0)
+    return (f, torch.randn(WIDTH)), {}

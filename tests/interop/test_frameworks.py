@@ -162,6 +162,56 @@ def test_an_error_in_the_body_leaves_no_trace():
     assert not torch.equal(first, y)
 
 
+def refused_step():
+    param = torch.nn.Parameter(torch.ones(4, device="cuda"))
+    param.grad = torch.ones_like(param)
+    optimizer = torch.optim.Adam([param])
+    optimizer.step()
+    return lambda x: optimizer.step() or x
+
+
+def in_backward(x):
+    class Copies(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.cpu().cuda()
+
+    x = x.detach().requires_grad_()
+    Copies.apply(x).sum().backward()
+    return x.grad
+
+
+REFUSED = {
+    "a copy to the host": lambda: lambda x: x.cpu().cuda(),
+    "a new tensor": lambda: lambda x: x + torch.tensor([1.0], device="cuda"),
+    "bincount": lambda: lambda x: torch.bincount(x.long().clamp(0, 3)),
+    "an optimizer": refused_step,
+    "a new generator": lambda: lambda x: torch.Generator("cuda") and x + 1,
+    "in backward": lambda: in_backward,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_call_that_torch_refuses_is_the_cause(name):
+    run, x, g = REFUSED[name](), torch.ones(8, device="cuda"), ag.Graph()
+    run(x)
+    with pytest.raises(ag.CaptureError) as caught, ag.graph(g):
+        run(x)
+    assert (caught.value.reason, type(caught.value.__cause__)) == ("illegal_call", RuntimeError)
+    eager = ag.graphed(run, warmup=1, on_capture_error="eager")
+    with pytest.warns(RuntimeWarning, match="runs eagerly from now on"):
+        results = [eager(x) for _ in range(3)]
+    assert all(torch.equal(results[0], each) for each in results)
+    with ag.graph(g):
+        y = x + 1
+    g.replay()
+    assert y.tolist() == [2.0] * 8
+
+
 def test_unjoined_work_is_said():
     x = torch.ones(8, device="cuda")
     g = ag.Graph()

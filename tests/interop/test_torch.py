@@ -362,6 +362,14 @@ def test_an_empty_graph_is_warned_of_once(torch):
     assert [each.category for each in found] == [ag.EmptyGraphWarning]
 
 
+def test_torch_does_not_warn_of_a_body_that_raises_before_any_work(torch):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with pytest.raises(LookupError), ag.graph(ag.Graph()):
+            raise LookupError
+    assert found == []
+
+
 def test_a_capture_that_goes_on_while_the_generators_are_to_be_reset(torch, monkeypatch):
     """The stream is still being captured: nothing more is recorded."""
     g = ag.Graph()

@@ -14,9 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from accelerator_graph.interop._torch.collectives import observe_collectives
-from accelerator_graph.interop._torch.dispatch import observe_operators
-from accelerator_graph.interop._torch.uninitialised import fill_new
-from accelerator_graph.interop.base import Framework, FrameworkRecorder
+from accelerator_graph.interop._torch.observing import observe_operators
+from accelerator_graph.interop._torch.verifying import fill_new
+from accelerator_graph.interop.base import FrameworkRecorder, Inspectable
 
 NAME = "torch_cpu"
 """This package, as frameworks are named: beside the built-in ``torch``."""
@@ -29,7 +29,7 @@ _UNSAID = {_aten.native_batch_norm.default: (3, 4)}
 """What is written though the schema does not say so."""
 
 
-class TorchOnCpu(Framework):
+class TorchOnCpu(Inspectable):
     api_version = 1
 
     def backend(self):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import accelerator_graph as ag
-from accelerator_graph.interop._torch.random_state import random_state
+from accelerator_graph.interop._torch.verifying import random_state
 from processes import execute
 
 from .framework import taking_part

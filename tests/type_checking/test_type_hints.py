@@ -16,13 +16,16 @@ BINDINGS = {"cuda", "hip"}
 COMPAT = ("accelerator_graph.compat._context", "accelerator_graph.compat._graphs")
 """The homes of the names of `compat`, which needs torch to give them out."""
 
+ELSEWHERE = ("accelerator_graph.compat", "accelerator_graph.inspection.")
+"""Modules whose public names the package itself or `COMPAT` has; their other names are not public."""
+
 
 def modules() -> Iterator[types.ModuleType]:
     """The public modules that can be imported here."""
     yield accelerator_graph
     yield from map(importlib.import_module, COMPAT)
     for found in pkgutil.walk_packages(accelerator_graph.__path__, "accelerator_graph."):
-        if "._" in found.name or found.name == "accelerator_graph.compat":
+        if "._" in found.name or found.name.startswith(ELSEWHERE):
             continue
         try:
             yield importlib.import_module(found.name)

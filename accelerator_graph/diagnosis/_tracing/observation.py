@@ -16,6 +16,7 @@ from ..._core.ownership import Owned
 from ..._core.switches import diagnosing
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError, CaptureError, DriverError
+from ...interop.base import Inspectable
 from . import wording
 from .places import PURE, callers, is_passive, kind_of, name_of, stack_of
 from .streams import IN_C, NAMES, WAITS, Escapes, Forks, Streams
@@ -276,7 +277,7 @@ class Pieces:
     def begin(self) -> None:
         """Have frameworks report their operations that wait, from now on."""
         for framework in stream_stack.taking_part(self._capture.backend):
-            undo = framework.waiting(self._beside)
+            undo = framework.waiting(self._beside) if isinstance(framework, Inspectable) else None
             if undo is not None:
                 self._undos.append(undo)
 

@@ -14,7 +14,7 @@ from ..._core.call_site import outside
 from ..._core.streams import Event, Stream
 from ...backends.base import Backend, Capability, CaptureStatus
 from ...errors import AcceleratorGraphError, EscapedWorkWarning, UnsupportedError
-from ...interop.base import Framework, Undo
+from ...interop.base import Inspectable, Undo
 from .places import Place, stack_of, users
 
 _SHOWN = 5
@@ -143,7 +143,7 @@ class Escapes:
     """
 
     def __init__(self, backend: Backend, captured: Any) -> None:
-        self.asks: list[Framework] = []
+        self.asks: list[Inspectable] = []
         """Those that are asked after each call, since they do not report what they do."""
         self._backend = backend
         self._captured = captured
@@ -157,10 +157,12 @@ class Escapes:
             return
         self._handle = self._backend.handle_int(self._captured)
         for framework in stream_stack.taking_part(self._backend):
+            if not isinstance(framework, Inspectable):
+                continue
             undo = framework.operations(self._seen)
             if undo is not None:
                 self._undos.append(undo)
-            elif type(framework).enqueues is not Framework.enqueues:
+            elif type(framework).enqueues is not Inspectable.enqueues:
                 self.asks.append(framework)
 
     def after_call(self, function: Any, first: Any) -> None:

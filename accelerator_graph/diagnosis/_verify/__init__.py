@@ -1,5 +1,6 @@
 """`verify`: is the replay of a graph right?
 
-`trial` is the place to start: it runs a program eagerly and replays its graph, and `inquiry` compares the
-runs. `program` has what is run; `places` read and write the memory of arrays; `elements` compare contents.
+`inquiry` is the place to start: it has the rules of the verdict, and the experiments. `trial` runs a program
+eagerly and replays its graph, and `case` says what is expected of the runs. `program` and `given` have what
+is run, `places` the memory of arrays.
 """

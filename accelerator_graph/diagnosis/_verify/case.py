@@ -1,18 +1,124 @@
-"""What the experiments of `verify` share: the trial, what is expected, and what was found so far."""
+"""What replays have to give: the contents after eager runs, and how far those differ; and what was found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
-from .elements import differing
-from .expectation import Expectation, Mismatch
+from ..._arrays.placement import works_on_host
+from ...backends.base import GraphEdge, GraphNode
+from .places import Difference, Elements, Place, difference, differing
 from .report import Cause, Finding
-from .trial import Load, Run, Trial, no_load
+from .trial import Changing, OutOfTime, Run, Trial
 
+_SPREAD = 4.0
+"""How much more than eager runs among themselves a replay may differ from them."""
+_BLUR = 4.0
+"""How much more than eager runs whose numbers are off by one rounding."""
+_FEW = 4.0
+"""How many roundings of the largest number of an array are nothing, whatever eager runs do."""
 _MORE_RUNS = 4
 """How many eager runs follow if two of them differ."""
+_VARIATIONS = ((0.5, False), (0.75, True), (1.0, False))
+"""By which factors other arguments are scaled, and whether their signs change."""
 
-_FACTORS = (0.75, 1.0, 0.5)
+
+class Mismatch(NamedTuple):
+    """An array of a run that is not as expected."""
+
+    target: int
+    kind: Literal["wrong", "rounding"]
+    difference: Difference
+
+
+class Expectation:
+    """The contents that eager runs with the same arguments, state and random numbers have left behind.
+
+    Parameters
+    ----------
+    targets : sequence of Place
+        The arrays that are compared.
+    runs : sequence of Run
+        The eager runs.
+    tolerance : float, optional
+        How far numbers may differ, relative to the largest magnitude in the array. By default as far as the
+        eager runs differ: not at all if they agree.
+    """
+
+    def __init__(self, targets: Sequence[Place], runs: Sequence[Run], tolerance: float | None) -> None:
+        self._targets = targets
+        self._tolerance = tolerance
+        self.contents = runs[0].contents
+        self.unstable: list[frozenset[int]] = []
+        """The elements of each array in which eager runs differ by more than rounding."""
+        self.spread: list[float] = []
+        """How far the other elements differ."""
+        self.varying: list[frozenset[int]] = []
+        """The elements of each array in which eager runs differ in a bit."""
+        for i, place in enumerate(targets):
+            others = [run.contents[i] for run in runs[1:]]
+            bits = [differing(self.contents[i], other, place.elements) for other in others]
+            self.varying.append(frozenset().union(*bits))
+            unstable, spread = _spread(self.contents[i], others, place.elements)
+            self.unstable.append(unstable)
+            self.spread.append(spread)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the eager runs agree in every byte."""
+        return not any(self.varying)
+
+    def mismatches(self, run: Run, ignored: dict[int, frozenset[int]]) -> list[Mismatch]:
+        """Return the arrays of a run that are not as expected, leaving out some elements."""
+        found = []
+        for i, place in enumerate(self._targets):
+            leave_out = self.unstable[i] | ignored.get(i, frozenset())
+            gap = difference(run.contents[i], self.contents[i], place.elements, leave_out)
+            if gap is None or self._allows(i, gap):
+                continue
+            rounding = self._tolerance is None and gap.relative <= rounding_of(place.elements)
+            if not place.elements.floating and not self.repeatable:
+                rounding = True  # an index may follow numbers that differ a little in every run
+            found.append(Mismatch(i, "rounding" if rounding else "wrong", gap))
+        return found
+
+    def _allows(self, i: int, gap: Difference) -> bool:
+        if not self._targets[i].elements.floating:
+            return False
+        allowed = _SPREAD * self.spread[i]
+        if self._tolerance is not None:
+            allowed = max(allowed, self._tolerance * gap.scale)
+        return gap.largest <= allowed
+
+
+def rounding_of(elements: Elements) -> float:
+    """Return the relative difference up to which two ways of computing the same numbers may differ."""
+    return math.sqrt(elements.epsilon)
+
+
+def _spread(first: bytes, others: Sequence[bytes], elements: Elements) -> tuple[frozenset[int], float]:
+    """Return which elements differ by more than rounding, and how far the others differ."""
+    unstable: set[int] = set()
+    gaps: dict[int, float] = {}
+    for other in others:
+        gap = difference(other, first, elements, frozenset())
+        if gap is None:
+            continue
+        if not elements.floating:
+            unstable.update(gap.indices)
+            continue
+        ours, theirs = elements.numbers(other), elements.numbers(first)
+        for i in gap.indices:
+            apart = abs(ours[i] - theirs[i])
+            gaps[i] = max(gaps.get(i, 0.0), apart if apart == apart else math.inf)
+    if gaps:
+        numbers = elements.numbers(first)
+        same = [abs(x) for i, x in enumerate(numbers) if i not in gaps and math.isfinite(x)]
+        scale = max(same or (abs(x) for x in numbers if math.isfinite(x)), default=0.0)
+        unstable.update(i for i, apart in gaps.items() if apart > rounding_of(elements) * scale)
+    spread = max((apart for i, apart in gaps.items() if i not in unstable), default=0.0)
+    return frozenset(unstable), spread
 
 
 class Case:
@@ -25,7 +131,9 @@ class Case:
     tolerance : float, optional
         See `Expectation`.
     rounds : int
-        With how many different arguments the replays are compared.
+        With how many different arguments the replays are compared, the caller's and those made of them.
+    examples : sequence of list of bytes
+        Further arguments of the caller's: the contents of the arrays.
     """
 
     expected: Expectation
@@ -35,17 +143,30 @@ class Case:
     other_pattern: Run
     """The same, over the second pattern."""
 
-    def __init__(self, trial: Trial, tolerance: float | None, rounds: int) -> None:
+    def __init__(
+        self, trial: Trial, tolerance: float | None, rounds: int, examples: Sequence[list[bytes]] = ()
+    ) -> None:
         self.trial = trial
         self.program = trial.program
         self.tolerance = tolerance
         self.rounds = rounds
+        self._examples = examples
+        self.others: list[list[bytes]] = []
+        """Other arguments, with which the function gives results of the same shapes."""
+        self.reshaped: list[list[bytes]] = []
+        """Other arguments, with which it gives results of other shapes."""
+        self.compared = 0
+        """With how many other arguments replays were compared."""
         self.doubts: list[Finding] = []
+        self.rounding: list[str] = []
+        """By how much arrays differ that are right up to rounding, in words."""
         self.notes: list[str] = []
         self.failed: tuple[Sequence[bytes] | None, dict[int, bytes] | None] = (None, None)
         """The arguments and the state with which a replay was wrong."""
         self.follows_python = False
         """Whether a replay was wrong only once Python had changed its references."""
+        self.described: tuple[Sequence[GraphNode], Sequence[GraphEdge]] | None = None
+        """The nodes and edges of the graph, once somebody has asked for them."""
         self.ignored: dict[int, frozenset[int]] = {}
         """The elements of each array that neither eager runs nor replays write."""
 
@@ -54,12 +175,42 @@ class Case:
     ) -> Expectation:
         """Run eagerly until it is known how far the runs differ."""
         trial, start = self.trial, start or {}
-        runs = [trial.eager(data, start=start), trial.eager(data, start=start, beside=True, filled=1)]
+        runs = [trial.eager(data, start=start), trial.eager(data, start=start, filled=1)]
         expected = Expectation(trial.targets, runs, self.tolerance)
         if not expected.repeatable:
             runs += [trial.eager(data, start=start, filled=i % 2) for i in range(_MORE_RUNS)]
             expected = Expectation(trial.targets, runs, self.tolerance)
         return expected
+
+    def try_others(self) -> None:
+        """Find the other arguments that the function takes."""
+        for data in (*self.variations(), *self._examples):
+            try:
+                self.trial.eager(data)
+                self.others.append(data)
+            except OutOfTime:
+                raise
+            except Changing:
+                self.reshaped.append(data)
+            except Exception as error:
+                self.notes.append(f"the function refuses other arguments: {type(error).__name__}: {error}")
+
+    def replay(
+        self,
+        data: Sequence[bytes] | None = None,
+        start: dict[int, bytes] | None = None,
+        *,
+        pattern: int = 0,
+    ) -> Run:
+        """Replay after an eager run with other arguments, of which nothing may be left in the result.
+
+        A buffer that the function fills at once, in Python, is filled for that run.
+        """
+        for other in (*self.others[:1], None):
+            if other is not data and self.others:
+                self.trial.eager(other)
+                break
+        return self.trial.replay(data, start=start or {}, pattern=pattern)
 
     def eager_agrees(
         self,
@@ -67,7 +218,7 @@ class Case:
         expected: Expectation | None = None,
         data: Sequence[bytes] | None = None,
         start: dict[int, bytes] | None = None,
-        load: Load = no_load,
+        load: bool = False,
     ) -> bool:
         """Return True if more eager runs leave the same in an array, but for what varied before."""
         expected = expected or self.expected
@@ -80,25 +231,28 @@ class Case:
                 return False
         return True
 
-    def variations(self, only: int | None = None) -> Iterator[list[bytes]]:
-        """Yield other arguments, or other contents of one argument.
+    def variations(self) -> Iterator[list[bytes]]:
+        """Yield other arguments: floating-point numbers come in another order, and scaled; the rest stays.
 
-        Floating-point numbers come in another order, and scaled; everything else stays as it is.
+        On a device, numbers change their signs only among numbers of both signs: a kernel that takes none
+        but positive ones may end the process.
         """
         inputs, saved = self.program.inputs, self.trial.saved
+        on_host = works_on_host(self.program.stream)
         chosen = [
-            i
-            for i, place in enumerate(inputs)
-            if place.elements.floating and place.nbytes and place.writable and only in (None, i)
+            i for i, place in enumerate(inputs) if place.elements.floating and place.nbytes and place.writable
         ]
-        if not chosen:
-            return
-        for number in range(1, self.rounds):
-            factor = _FACTORS[number % len(_FACTORS)]
+        for factor, negated in _VARIATIONS[: self.rounds - 1] if chosen else ():
             data = saved[: len(inputs)]
             for i in chosen:
                 elements = inputs[i].elements
                 data[i] = elements.scaled(elements.turned(data[i]), factor)
+                if negated and (on_host or len(elements.signs(data[i])) == 2):
+                    data[i] = elements.negated(data[i])
+                elif negated:
+                    self.notes.append(
+                        f"{inputs[i].name} had no numbers of the other sign; examples= can name some"
+                    )
             yield data
 
     # ---- comparing -----------------------------------------------------------------------------
@@ -107,22 +261,69 @@ class Case:
         """Return the arrays of a run that are not as expected."""
         return expected.mismatches(run, self.ignored)
 
-    def wrong(self, mismatches: Iterable[Mismatch], when: str) -> list[Mismatch]:
-        """Return the mismatches that are no rounding; note the others as doubts."""
-        found = []
-        for each in mismatches:
-            if each.kind == "wrong":
-                found.append(each)
+    def wrong(
+        self,
+        expected: Expectation,
+        run: Run,
+        data: Sequence[bytes] | None,
+        start: dict[int, bytes] | None,
+        when: str,
+    ) -> list[Mismatch]:
+        """Return how a run differs by more than rounding; note what is rounding, and what may be."""
+        wrong, blurs = [], None
+        for each in self.mismatches(expected, run):
+            place, gap = self.trial.targets[each.target], each.difference
+            if self.tolerance is not None or (each.kind == "wrong" and not place.elements.floating):
+                wrong.append(each)
+                continue
+            blurs = self.blurs(expected, data, start) if blurs is None else blurs
+            blur = blurs[each.target]
+            off = f"eager runs by up to {blur:.2g} if their numbers are off by one rounding"
+            few = _FEW * place.elements.epsilon * gap.scale
+            if each.kind == "rounding" and gap.largest <= max(_BLUR * blur, few):
+                self.rounding.append(f"{place.name} differs by up to {gap.largest:.2g}{when}, and {off}")
+            elif each.kind == "rounding" or gap.largest <= _BLUR * blur:
+                text = f"{self.difference(each)}{when}: too little for a fault and too much for rounding"
+                self.doubts.append(self.found(each, None, f"{text}, {off}"))
             else:
-                text = f"{self.difference(each)}{when}, which may be rounding"
-                self.doubts.append(self.found(each, None, text))
+                wrong.append(each)
+        return wrong
+
+    def blurs(
+        self, expected: Expectation, data: Sequence[bytes] | None, start: dict[int, bytes] | None
+    ) -> list[float]:
+        """Return how far each array follows if the numbers of arguments and state are off by one rounding."""
+        trial, program = self.trial, self.program
+        places, count = [*program.inputs, *program.state], len(program.inputs)
+        contents = [*(data or trial.saved[:count]), *trial.saved[count:]]
+        for i, other in (start or {}).items():
+            contents[i - trial.results] = other
+        blurred = {
+            trial.results + i: place.elements.off_by_one_rounding(contents[i])
+            for i, place in enumerate(places)
+            if place.elements.floating and place.writable
+        }
+        try:
+            run = trial.eager(data, start=blurred)
+        except OutOfTime:
+            raise
+        except Exception:  # it refuses such numbers
+            return [0.0] * len(trial.targets)
+        found = []
+        for i, place in enumerate(trial.targets):
+            gap = difference(run.contents[i], expected.contents[i], place.elements, expected.unstable[i])
+            found.append(gap.largest if gap is not None and place.elements.floating else 0.0)
         return found
 
     def difference(self, mismatch: Mismatch) -> str:
         """Return a clause: how an array differs from eager runs."""
         gap, place = mismatch.difference, self.trial.targets[mismatch.target]
         size = f", by up to {gap.largest:.3g}" if place.elements.floating else ""
-        return f"{self.count(mismatch.target, gap.indices)} differ from eager runs{size}"
+        return f"{self.mismatching(mismatch)} differ from eager runs{size}"
+
+    def mismatching(self, mismatch: Mismatch) -> str:
+        """Return which elements of an array differ."""
+        return self.count(mismatch.target, mismatch.difference.indices)
 
     # ---- words ---------------------------------------------------------------------------------
 

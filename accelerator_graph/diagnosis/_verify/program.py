@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from ..._arrays.arrays import clear_autocast_caches
-from ..._arrays.containers import rebuild
+from ..._arrays.arrays import ArrayType, array_type_of, clear_autocast_caches
+from ..._arrays.containers import is_container, parts_of, rebuild
 from ..._arrays.signatures import Reader
 from ..._core import stream_stack
 from ..._core.side_streams import side_of
@@ -15,9 +18,12 @@ from ..._core.streams import Stream, describe
 from ..._graphed.arguments import Arguments
 from ..._graphed.python_state import PythonState
 from ...api import Graph, graph
-from .arrays import arrays_in, arrays_in_state, is_module, named_state
-from .places import Place, readable
-from .randomness import RandomState
+from ...interop import registry as interop
+from .places import Place, read_all, readable
+
+
+class CantBePutBack(TypeError):
+    """What a run would change for good."""
 
 
 class Program:
@@ -48,6 +54,8 @@ class Program:
     python: PythonState
     random: RandomState
     graph: Graph | None = None
+    begins_anew = True
+    """Whether the graph is captured here, after two eager runs, and not known already."""
     given_graph = False
     """Whether the graph was captured by the caller."""
     copies_arguments = False
@@ -56,46 +64,83 @@ class Program:
     def __init__(
         self, function: Callable[..., Any], inputs: Sequence[Any], state: Any, stream: Stream
     ) -> None:
-        arguments = Arguments(getattr(function, "forward", function), 0)
-        self._shape, self._values = arguments.ordered(tuple(inputs), {})
-        self._begin(function, arguments.names(self._shape), state, stream)
+        self._arguments = Arguments(getattr(function, "forward", function), 0)
+        self._shape, self._values = self._arguments.ordered(tuple(inputs), {})
+        self._begin(function, self._arguments.names(self._shape), state, stream)
 
     def _begin(self, function: Callable[..., Any], names: Sequence[str], state: Any, stream: Stream) -> None:
         """Find the arrays in the arguments, and the state."""
         self.stream = stream
         self.name = getattr(function, "__qualname__", None) or type(function).__qualname__
-        self._function = function
-        self._reader = reader = Reader(by_value=False)
-        leaves: list[Any] = []
-        reader.read(self._values, leaves)
-        labels = reader.array_names(self._values, names)
-        unique = {id(leaf): (leaf, label) for leaf, label in reversed([*zip(leaves, labels, strict=True)])}
-        for leaf, label in unique.values():
-            if not readable(leaf, stream):
-                raise TypeError(
-                    f"verify: argument {label} is in memory that the {describe(stream)} can't read; move it "
-                    "there, or make a stream of its device the current one."
-                )
-        self.inputs = [
-            Place(leaf, reader.array_types[type(leaf)], label) for leaf, label in reversed(unique.values())
-        ]
-        self._leaves = [leaf for leaf, _ in reversed(unique.values())]
+        self._function, self._names = function, names
+        self._reader = Reader(by_value=False)
+        leaves, places = self._leaves_of(self._values)
+        ids = [id(leaf) for leaf in leaves]
+        self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]
+        self.inputs = [places[i] for i in self._firsts]
+        self._leaves = [leaves[i] for i in self._firsts]
         self.fed = self.inputs
         self.outputs = []
         self.left_out = []
         self._captured: list[Graph] = []
         self._state = None if state is None else named_state(state)
         self.look_again()
+        if self.python.lost:
+            raise CantBePutBack(
+                f"verify: the function can reach {self.python.lost[0]!r}, an iterator that can't be put back "
+                "after a run; pass what it yields as an argument."
+            )
+
+    def _leaves_of(self, values: Sequence[Any]) -> tuple[list[Any], list[Place]]:
+        """Return the arrays in arguments."""
+        leaves: list[Any] = []
+        self._reader.read(values, leaves)
+        labels = self._reader.array_names(values, self._names)
+        for leaf, label in zip(leaves, labels, strict=True):
+            if not readable(leaf, self.stream):
+                raise TypeError(
+                    f"verify: argument {label} is in memory that the {describe(self.stream)} can't read; "
+                    "move it there, or make a stream of its device the current one."
+                )
+        array_types = [self._reader.array_types[type(leaf)] for leaf in leaves]
+        return leaves, list(map(Place, leaves, array_types, labels))
+
+    def contents_of(self, example: Sequence[Any], name: str) -> list[bytes]:
+        """Return the contents of the arrays in further arguments, which differ in nothing else."""
+        shape, values = self._arguments.ordered(tuple(example), {})
+        places = self._leaves_of(values)[1] if shape == self._shape else []
+        chosen = [places[i] for i in self._firsts if i < len(places)]
+        alike = len(chosen) == len(self.inputs) and all(map(Place.like, chosen, self.inputs))
+        plain = zip(self._plain(values), self._plain(self._values), strict=True) if alike else ()
+        if not alike or any(a is not b and a != b for a, b in plain):
+            raise ValueError(
+                f"verify: {name} may differ from the arguments in the contents of arrays only; verify other "
+                "shapes, types and numbers by a call of their own."
+            )
+        return read_all(self.stream, chosen)
+
+    def _plain(self, values: Sequence[Any]) -> list[Any]:
+        """Return what is no array in arguments."""
+        found: list[Any] = []
+        for value in values:
+            if is_container(type(value)):
+                found += self._plain([part for _, part in parts_of(value)])
+            elif self._reader.array_type(value) is None:
+                found.append(value)
+        return found
+
+    def look(self) -> tuple[PythonState, RandomState]:
+        """Return the references and the random numbers as they are now."""
+        named = list(zip(self._names, self._values, strict=True))
+        python = PythonState(self._function, self.is_array, grads=True, contents=True, arguments=named)
+        return python, RandomState(self.stream, [value for _, value in python.values()])
 
     def look_again(self) -> None:
         """Find the state of the function as it is now."""
-        function, state = self._function, self._state
-        self.python = PythonState(function, self._is_array)
-        reachable = list(self.python.values())
-        self.random = RandomState(self.stream, [value for _, value in reachable])
-        named = list(reachable if state is None else state)
-        if state is None and is_module(function):
-            named.insert(0, ("", function))
+        self.python, self.random = self.look()
+        named = list(self.python.values() if self._state is None else self._state)
+        if self._state is None and is_module(self._function):
+            named.insert(0, ("", self._function))
         self.state = [
             place
             for place in arrays_in_state(named, self._reader, self.stream)
@@ -116,14 +161,26 @@ class Program:
                 found.append(place)
         return found
 
-    def _is_array(self, x: Any) -> bool:
+    def is_array(self, x: Any) -> bool:
+        """Return True for an array."""
         with suppress(Exception):  # an object that is not what it says
             return not isinstance(x, type) and self._reader.array_type(x) is not None
         return False
 
+    def captured_on(self) -> Stream:
+        """Return the stream that captures are made on."""
+        return side_of(self.stream)
+
     def eager(self) -> list[Place]:
-        """Run eagerly, and return the arrays in the result."""
-        return self.eager_on(self.stream)
+        """Run eagerly as in a capture, on the stream that captures are made on; return the result's arrays.
+
+        So libraries use the workspaces, and choose the kernels, that they do in a capture.
+        """
+        stream = self.captured_on()
+        stream._follow(self.stream)
+        result = stream_stack.within(stream, self._call, {})
+        self.stream._follow(stream)
+        return self.arrays_of(result, "result")
 
     def replay(self) -> list[Place]:
         """Replay, and return the arrays in the result."""
@@ -131,23 +188,20 @@ class Program:
         self.graph.replay(self.stream)
         return self.outputs
 
-    def eager_on(self, stream: Stream) -> list[Place]:
-        """Run the function on a stream."""
-        result = stream_stack.within(stream, self._call, {})
-        return self.arrays_of(result, "result")
-
     def _call(self, instead: dict[int, Any]) -> Any:
         """Call the function, with other arrays in the place of some of the arguments."""
         values = [rebuild(value, lambda x: instead.get(id(x), x)) for value in self._values]
+        kept = [_parts_alike(*pair) for pair in zip(values, self._values, strict=True)]
+        values = [old if same else new for new, old, same in zip(values, self._values, kept, strict=True)]
         count, names = self._shape
         return self._function(*values[:count], **dict(zip(names, values[count:], strict=True)))
 
     def capture(self) -> None:
-        """Capture the function beside the current stream, with arrays of its own for the arguments."""
+        """Have a graph: capture the function."""
         self.capture_function()
 
     def capture_function(self) -> None:
-        """Capture the function, whatever graph there was before."""
+        """Capture the function beside the current stream, with arrays of its own for the arguments."""
         stream = self.stream
         statics = stream_stack.within(stream, self._static_inputs)
         by_id = {id(leaf): static for leaf, static in zip(self._leaves, statics, strict=True)}
@@ -195,3 +249,121 @@ class Program:
                 static.requires_grad_()
             made.append(place.array_type.as_argument(static, leaf))
         return made
+
+
+def _parts_alike(new: Any, old: Any) -> bool:
+    """Return True if two containers of one structure have the same objects inside."""
+    if not is_container(type(old)):
+        return new is old
+    return all(_parts_alike(a, b) for (_, a), (_, b) in zip(parts_of(new), parts_of(old), strict=True))
+
+
+def is_module(x: Any) -> bool:
+    """Return True for a torch module."""
+    return not isinstance(x, type) and hasattr(x, "named_parameters") and hasattr(x, "named_buffers")
+
+
+def arrays_in(value: Any, name: str, reader: Reader) -> Iterator[tuple[str, Any, ArrayType]]:
+    """Yield the arrays in nested containers, with their names."""
+    if is_container(type(value)):
+        for step, part in parts_of(value):
+            yield from arrays_in(part, name + step, reader)
+    else:
+        array_type = reader.array_type(value)
+        if array_type is not None:
+            yield name, value, array_type
+
+
+def named_state(state: Any) -> list[tuple[str, Any]]:
+    """Return what the caller has named as state; TypeError if a part is neither an array nor a module."""
+    one = is_module(state) or _is_array(state) or not isinstance(state, Iterable)
+    if isinstance(state, dict):
+        named = [(str(key), value) for key, value in state.items()]
+    else:
+        named = [(f"state[{i}]", value) for i, value in enumerate([state] if one else state)]
+    for name, value in named:
+        if value is not None and not is_module(value) and not _is_array(value):
+            raise TypeError(f"verify: {name} must be an array or a module, not {value!r}.")
+    return named
+
+
+def _is_array(x: Any) -> bool:
+    found: ArrayType | None = None
+    with suppress(Exception):
+        found = array_type_of(x)
+    return found is not None
+
+
+def arrays_in_state(named: Iterable[tuple[str, Any]], reader: Reader, stream: Stream) -> Iterator[Place]:
+    """Yield the arrays among named values once each, with the parameters and buffers of modules."""
+    seen: set[int] = set()
+    for name, value in named:
+        for label, array in _parts_of_state(name, value):
+            if isinstance(array, type) or id(array) in seen:
+                continue
+            seen.add(id(array))
+            with suppress(Exception):  # it is no array, or its memory can't be found
+                array_type = reader.array_type(array)
+                if array_type is not None and readable(array, stream):
+                    # another tensor, which stays where it is if a run gives this one other memory
+                    yield Place(array.detach() if array_type.kind == "tensor" else array, array_type, label)
+            grad = getattr(array, "grad", None) if getattr(array, "is_leaf", False) else None
+            if grad is not None and id(grad) not in seen:
+                seen.add(id(grad))
+                with suppress(Exception):
+                    yield Place(grad, reader.array_types[type(grad)], f"{label}.grad")
+
+
+def _parts_of_state(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if is_module(value):
+        prefix = f"{name}." if name else ""
+        for key, array in (*value.named_parameters(), *value.named_buffers()):
+            yield f"{prefix}{key}", array
+    elif is_container(type(value)) and not name:
+        for step, part in parts_of(value):
+            yield from _parts_of_state(f"{name}{step}", part)
+    else:
+        yield name, value
+
+
+class RandomState:
+    """Where the random numbers are that a function may draw, when this is made.
+
+    That is Python's and NumPy's generators, those of the frameworks that take part, and the generators among
+    the values that the function can reach.
+    """
+
+    def __init__(self, stream: Stream, reachable: Iterable[Any]) -> None:
+        values = list(reachable)
+        self.generators: list[Any] = []
+        """The generators of frameworks, which have to be registered with a graph."""
+        self._restores: list[Callable[[], object]] = []
+        python = random.getstate()
+        self._restores.append(lambda: random.setstate(python))
+        numpy = getattr(sys.modules.get("numpy"), "random", None)
+        if numpy is not None:
+            legacy = numpy.get_state()
+            self._restores.append(lambda: numpy.set_state(legacy))
+        for value in values:
+            bits = getattr(value, "bit_generator", None)
+            if bits is not None and hasattr(bits, "state"):
+                self._keep(bits)
+            elif isinstance(value, random.Random):
+                self._restores.append(partial(value.setstate, value.getstate()))
+            elif numpy is not None and isinstance(value, numpy.RandomState):
+                self._restores.append(partial(value.set_state, value.get_state()))
+        for framework in interop.inspectable(stream.backend):
+            own = [value for value in values if framework.takes_generator(value)]
+            self.generators += own
+            restore = framework.random_state(stream.device, own)
+            if restore is not None:
+                self._restores.append(restore)
+
+    def _keep(self, bits: Any) -> None:
+        state = bits.state
+        self._restores.append(lambda: setattr(bits, "state", state))
+
+    def restore(self) -> None:
+        """Set all random numbers back."""
+        for restore in self._restores:
+            restore()

@@ -14,7 +14,6 @@ Cause = Literal[
     "frozen",
     "race",
     "random_repeats",
-    "beside_streams",
     "unknown",
 ]
 """Why replays are wrong. ``"unknown"`` if no experiment has shown the cause."""
@@ -51,6 +50,11 @@ class Verification(NamedTuple):
     """The arrays that are wrong or can't be judged."""
     where: str
     """The first module or node that is wrong; empty if that is not known."""
+    others: int
+    """With how many other arguments replays were compared."""
+    rounding: tuple[str, ...]
+    """What differs by rounding, and by how much; empty if everything is equal in all bits, as far as eager
+    runs are."""
     eager_runs: int
     replays: int
     notes: tuple[str, ...]
@@ -65,7 +69,11 @@ class Verification(NamedTuple):
         """Return the verdict as one sentence."""
         subject = f"the graph of {self.function!r}"
         if self.verdict == "right":
-            return f"{subject} gives the results of eager runs."
+            others = "1 other" if self.others == 1 else f"{self.others} others"
+            tried = f"for your arguments and {others}" if self.others else "for your arguments only"
+            if not self.rounding:
+                return f"{subject} gives the results of eager runs, {tried}."
+            return f"{subject} gives the results of eager runs up to rounding, {tried}: {self.rounding[0]}."
         first = self.findings[0].text if self.findings else "nothing could be compared"
         if self.verdict == "undecided":
             return f"it can't be decided whether {subject} is right: {first}."
@@ -95,9 +103,5 @@ _WAYS_OUT: dict[Cause, str] = {
     ),
     "race": "Work in the graph is not ordered; let streams wait for each other where they share memory.",
     "random_repeats": "Register the generator with the graph, or draw the numbers on the device.",
-    "beside_streams": (
-        "Work outside of the graph uses the same memory at the same time; let the streams wait for each "
-        "other."
-    ),
     "unknown": "The cause is not known; capture a part of the function, and verify that.",
 }

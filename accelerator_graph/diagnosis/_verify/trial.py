@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..._core import stream_stack
-from ..._core.side_streams import side_of
+from ..._core.streams import Stream
 from ...interop import registry as interop
 from ...interop.base import Undo
-from .elements import differing
-from .places import Place, read_all, wait
+from .places import Place, differing, read_all, wait
 from .program import Program
 
 _NOTHING: Mapping[int, bytes] = {}
-Load = Callable[[], object]
-
-
-def no_load() -> None:
-    """Leave the device to the run."""
+_FILLS = 500
 
 
 class Changing(Exception):
     """The arrays of two runs can't be compared, for a reason that is the message."""
+
+
+class OutOfTime(Exception):
+    """The time limit was over before a run."""
 
 
 class Run(NamedTuple):
@@ -33,10 +33,19 @@ class Run(NamedTuple):
 
 
 class Trial:
-    """Runs a program eagerly and replays its graph, and puts everything back at the end."""
+    """Runs a program eagerly and replays its graph, and puts everything back at the end.
 
-    def __init__(self, program: Program) -> None:
+    No run begins once `time_limit` seconds have passed, and nothing runs beside them but fills of memory that
+    nobody else has, on the stream `beside`, if that is given.
+    """
+
+    def __init__(
+        self, program: Program, time_limit: float | None = None, beside: Stream | None = None
+    ) -> None:
         self.program = program
+        self.beside = beside
+        self._scratch: Place | None = None
+        self._end = None if time_limit is None else time.monotonic() + time_limit
         self.eager_runs = self.replays = 0
         self.targets: list[Place] = []
         """The arrays that the runs are compared by: those of the first eager run."""
@@ -46,7 +55,9 @@ class Trial:
         """How many of the targets are results."""
         self._first = [*program.inputs, *program.state]
         self._before = read_all(program.stream, self._first)
-        self._python, self._random = program.python, program.random
+        self._python, self._random = program.look()
+        self._held: list[object] = [program.python]
+        """What captures and runs may use although it was put back: code that was compiled, for example."""
         self.saved: list[bytes] = []
         """The contents of the arguments and of the state with which every run begins."""
         self.writes = False
@@ -56,8 +67,8 @@ class Trial:
     def put_back(self) -> None:
         """Leave arguments, state, references and random numbers as they were before the first run."""
         self._now.clear()
+        self._python.put_back()
         self._write(self._first, self._before)
-        self._python.restore()
         self._random.restore()
 
     def _write(self, places: Sequence[Place], contents: Sequence[bytes]) -> None:
@@ -78,11 +89,13 @@ class Trial:
     def warm_up(self) -> None:
         """Run eagerly twice: what is made in the first calls is there in all others.
 
-        A result that lies in the same memory both times is state.
+        A result that lies in the same memory both times is state. Where there is a graph already, all runs
+        begin as its capture did.
         """
         program = self.program
         one, other = self._warm_up_once(), self._warm_up_once()
-        program.look_again()
+        if program.begins_anew:
+            program.look_again()
         known = [*program.inputs, *program.state]
         program.state += [
             each
@@ -90,11 +103,15 @@ class Trial:
             if any(each.overlaps(before) for before in one)
             and not any(each.overlaps(place) for place in known)
         ]
+        self._held.append(program.look())
         self._now.clear()
         self.saved = self._read([], [*program.inputs, *program.state])
 
     def _warm_up_once(self) -> list[Place]:
-        self._random.restore()
+        self._check_time()
+        if not (self.program.begins_anew and self.eager_runs):
+            self.program.python.restore()
+        self.program.random.restore()
         results = self.program.eager()
         wait(self.program.stream)
         self.eager_runs += 1
@@ -103,11 +120,23 @@ class Trial:
         return results
 
     def _restore(
-        self, fed: Sequence[Place], data: Sequence[bytes] | None, start: Mapping[int, bytes], python: bool
+        self,
+        fed: Sequence[Place],
+        data: Sequence[bytes] | None,
+        start: Mapping[int, bytes],
+        python: bool,
+        random: bool,
     ) -> None:
+        self._check_time()
+        if python and self.program.python.restore():
+            self._now.clear()
         self._write([*fed, *self.program.state], self._beginning(data, start))
-        if python:
-            self.program.python.restore()
+        if random:
+            self.program.random.restore()
+
+    def _check_time(self) -> None:
+        if self._end is not None and time.monotonic() > self._end:
+            raise OutOfTime
 
     def _beginning(self, data: Sequence[bytes] | None, start: Mapping[int, bytes]) -> list[bytes]:
         """Return what the arguments and the state hold when a run begins."""
@@ -117,24 +146,10 @@ class Trial:
             contents[i - self.results] = other
         return contents
 
-    def begin(self, fed: Sequence[Place]) -> None:
-        """Put everything back, for runs that are made elsewhere; `forget_changed` has to follow them."""
-        self._restore(self.program.inputs, None, _NOTHING, python=True)
-        self._restore(fed, None, _NOTHING, python=True)
-        self.program.random.restore()
-
     def forget(self, places: Sequence[Place]) -> None:
         """Take it that somebody has changed arrays."""
         for place in places:
             self._now.pop(place, None)
-
-    def forget_changed(self, *runs: Sequence[bytes]) -> None:
-        """Take it that the arguments and the state have changed that some runs change."""
-        program = self.program
-        for i, saved in enumerate(self.saved):
-            if any(contents[self.results + i] != saved for contents in runs):
-                for places in ([*program.inputs, *program.state], [*program.fed, *program.state]):
-                    self._now.pop(places[i], None)
 
     # ---- runs ----------------------------------------------------------------------------------
 
@@ -143,41 +158,35 @@ class Trial:
         data: Sequence[bytes] | None = None,
         *,
         start: Mapping[int, bytes] = _NOTHING,
-        beside: bool = False,
         python: bool = True,
         random: bool = True,
         filled: int = 0,
-        load: Load = no_load,
+        load: bool = False,
     ) -> Run:
-        """Run eagerly.
+        """Run eagerly, with other arguments (`data`), or other contents of some targets at the `start`.
 
-        Parameters
-        ----------
-        data : sequence of bytes, optional
-            Other arguments.
-        start : mapping of int to bytes
-            What arguments or state hold at the beginning instead, by the index of the target.
-        beside : bool
-            Run beside the current stream.
-        python, random : bool
-            Put references and random numbers back first.
-        filled : int
-            With which of two patterns frameworks fill new arrays.
-        load : callable
-            Gives the device other work to do meanwhile.
+        References and random numbers are put back first, unless `python` or `random` is False. New arrays of
+        frameworks are `filled` with one of two patterns. The stream `beside` has work meanwhile on request.
         """
         program = self.program
-        self._restore(program.inputs, data, start, python)
-        if random:
-            program.random.restore()
-        with self._filling(filled):
-            load()
-            results = self._beside() if beside else program.eager()
+        self._restore(program.inputs, data, start, python, random)
+        try:
+            with self._filling(filled):
+                self._load(load)
+                results = program.eager()
+        except BaseException:
+            self._now.clear()  # what it has written until then is not known
+            raise
         self.eager_runs += 1
         others = [*program.inputs, *program.state]
         if not self.targets:
             self.targets, self.results = [*results, *others], len(results)
-        self._check([*results, *others], "the result differ between two runs")
+        try:
+            self._check([*results, *others], "the result differ between two runs")
+        except Changing:
+            wait(program.stream)
+            self._now.clear()
+            raise
         contents = self._read(results, others)
         self.writes = self.writes or contents[len(results) :] != self._beginning(data, start)
         return Run(contents)
@@ -187,7 +196,7 @@ class Trial:
         """Let frameworks fill new arrays with one of two patterns, as far as they can."""
         undos: list[Undo] = []
         try:
-            for framework in interop.active(self.program.stream.backend):
+            for framework in interop.inspectable(self.program.stream.backend):
                 undos.extend(filter(None, (framework.fill_new(which),)))
             yield
         finally:
@@ -205,13 +214,24 @@ class Trial:
             new = Place(place.array_type.empty_like(place.array), place.array_type, place.name)
         return read_all(self.program.stream, [new])[0]
 
-    def _beside(self) -> list[Place]:
-        stream = self.program.stream
-        side = side_of(stream)
-        side._follow(stream)
-        results = self.program.eager_on(side)
-        stream._follow(side)
-        return results
+    def _load(self, wanted: bool) -> None:
+        """Give the stream `beside` work for some milliseconds."""
+        if not wanted or self.beside is None:
+            return
+        if self._scratch is None:
+            places = [each for each in self.targets if each.array_type.kind != "place" and each.nbytes]
+            if not places:
+                return
+            largest = max(places, key=lambda each: each.nbytes)
+            array = stream_stack.within(self.beside, largest.array_type.empty_like, largest.array)
+            self._scratch = Place(array, largest.array_type, "scratch")
+        for _ in range(_FILLS):
+            self._scratch.fill(self.beside, 0)
+
+    def end_load(self) -> None:
+        """Wait for the work of the stream `beside`."""
+        if self.beside is not None:
+            wait(self.beside)
 
     def capture(self) -> None:
         """Capture the graph, with everything as before a run."""
@@ -219,15 +239,23 @@ class Trial:
         for target, output in zip(self.targets, self.program.outputs, strict=False):
             target.name = output.name
 
-    def capture_anew(self) -> None:
-        """Capture the function again, whatever graph there was before."""
-        self._capture(self.program.capture_function)
+    @contextmanager
+    def captured_anew(self) -> Iterator[None]:
+        """Capture the function again, whatever graph there is, and replay that one in this block."""
+        program, poisoned = self.program, self.poisoned
+        before = program.graph, program.fed, program.outputs
+        try:
+            self._capture(program.capture_function)
+            yield
+        finally:
+            program.graph, program.fed, program.outputs = before
+            self.poisoned = poisoned
 
     def _capture(self, capture: Callable[[], None]) -> None:
         program = self.program
-        self._restore(program.inputs, None, _NOTHING, python=True)
-        program.random.restore()
+        self._restore(program.inputs, None, _NOTHING, python=True, random=True)
         capture()
+        self._held.append(program.look())
         self._now.clear()
         self.eager()  # waits for work that has escaped from the capture
         known = [*program.fed, *program.state]
@@ -238,7 +266,7 @@ class Trial:
         ]
         what = (
             "outputs= are not those of the reference's result"
-            if program.given_graph
+            if program.given_graph and capture == program.capture
             else "the result differ between two runs"
         )
         self._check([*program.outputs, *program.fed, *program.state], what)
@@ -250,19 +278,17 @@ class Trial:
         start: Mapping[int, bytes] = _NOTHING,
         pattern: int = 0,
         random: bool = True,
-        load: Load = no_load,
+        load: bool = False,
     ) -> Run:
         """Replay the graph, with its own outputs filled with one of two patterns; else as `eager`."""
         program = self.program
-        self._restore(program.fed, data, start, python=False)
-        if random:
-            program.random.restore()
+        self._restore(program.fed, data, start, python=True, random=random)
         for i in self.poisoned:
             place = program.outputs[i]
             before = place.pattern(pattern)  # kept until the copy is done
             place.write(program.stream, before)
             wait(program.stream)
-        load()
+        self._load(load)
         results = program.replay()
         self.replays += 1
         return Run(self._read(results, [*program.fed, *program.state]))

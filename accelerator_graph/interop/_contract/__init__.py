@@ -6,16 +6,12 @@ from ..._interpreter.lazy import imported_on_use
 
 TYPE_CHECKING: bool = False  # as in the package itself
 if TYPE_CHECKING:
-    from .collective import Collective as Collective
-    from .pools import PoolContents as PoolContents
-    from .pools import PoolSegment as PoolSegment
-    from .report import FrameworkReport as FrameworkReport
+    from .records import Collective as Collective
+    from .records import FrameworkReport as FrameworkReport
+    from .records import PoolContents as PoolContents
+    from .records import PoolSegment as PoolSegment
 
-HOMES = {
-    f"{__name__}.collective": "Collective",
-    f"{__name__}.pools": "PoolContents PoolSegment",
-    f"{__name__}.report": "FrameworkReport",
-}
+HOMES = {f"{__name__}.records": "Collective FrameworkReport PoolContents PoolSegment"}
 
 if not TYPE_CHECKING:
     __getattr__ = imported_on_use(__name__, HOMES)

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from ..base import Collective, Undo
-from .dispatch import observe_operators
+from .observing import observe_operators
 
 _NAMESPACES = {"c10d", "_c10d_functional", "c10d_functional", "symm_mem"}
 

@@ -6,11 +6,11 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..._interpreter.process import after_fork
-from ...backends import base
+from ..._interpreter import process
 from ...backends.base import (
     CaptureMode,
     LaunchFunction,
@@ -19,7 +19,6 @@ from ...backends.base import (
 from ...errors import AcceleratorGraphError, CaptureError, DriverError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .pools import instead, spend, usable
-from .recording import Executable, Recording, decides_itself, new_graph, offsets
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -36,6 +35,50 @@ _recording: dict[int, Recording] = {}
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
 _lock = threading.RLock()  # a signal handler may capture, too
+
+
+class Recording:
+    """A capture, and later the graph: torch's object and the handle borrowed from it."""
+
+    def __init__(self, stream: Any, device: int) -> None:
+        self.stream = stream
+        self.device = device
+        self.thread: threading.Thread = process.thread.identity.thread
+        self.torch_graph: Any = None
+        self.generators: list[Any] = []
+        """The generators that a replay may use, if torch must be told about them; otherwise empty."""
+        self.handle: Any = None
+        """The backend's graph."""
+        self.nodes: int | None = None
+        """How many nodes were recorded; None if that was not known at the end."""
+        self.routed = False
+        """True once torch's allocator uses the pool."""
+        self.over = False
+        self.graph_is_needed = True
+        self.executable: Executable | None = None
+
+
+class Executable:
+    """A borrowed executable."""
+
+    __slots__ = ("handle", "needs_torch", "recording")
+
+    def __init__(self, recording: Recording, handle: Any) -> None:
+        self.recording: Recording = recording
+        self.handle: Any = handle
+        self.needs_torch: bool | None = None if recording.generators else True
+        """True if torch must replay it because it draws random numbers; None if that is not known yet."""
+
+
+def _by_backend(name: str) -> Any:
+    """Return a method that calls the backend's of this name, on the handles borrowed from torch."""
+
+    def method(self: TorchRecorder, *args: Any) -> Any:
+        return getattr(self.backend, name)(
+            *(each.handle if isinstance(each, Recording | Executable) else each for each in args)
+        )
+
+    return method
 
 
 class TorchRecorder(FrameworkRecorder):
@@ -134,7 +177,7 @@ class TorchRecorder(FrameworkRecorder):
                 # in another thread, the captured stream is no longer torch's current one
                 handle = self.backend.handle_int(recording.stream)
                 undo.callback(self._framework.use_stream(handle, recording.device))
-                graph.capture_end()
+                _end_without_warning(graph)
                 ended = True
             with contextlib.suppress(Exception), self.backend.relaxed(recording.stream):
                 graph.reset()
@@ -172,12 +215,10 @@ class TorchRecorder(FrameworkRecorder):
             empty = new_graph(torch)
             for generator in recording.generators[1:]:
                 empty.register_generator_state(generator)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                try:
-                    empty.capture_begin(capture_error_mode="relaxed")
-                finally:
-                    empty.capture_end()
+            try:
+                empty.capture_begin(capture_error_mode="relaxed")
+            finally:
+                _end_without_warning(empty)
             empty.reset()
 
     # ---- graph and executable ------------------------------------------------------------------
@@ -272,13 +313,16 @@ class TorchRecorder(FrameworkRecorder):
 
     # ---- what knows the handles ----------------------------------------------------------------
 
-    def upload(self, executable: Executable, stream: Any) -> None:
-        """Move the executable to the device."""
-        self.backend.upload(executable.handle, stream)
-
-    def node_setter(self, graph: Recording, executable: Executable, node: int) -> base.NodeSetter | None:
-        """Return a callable that changes parameters of a node."""
-        return self.backend.node_setter(graph.handle, executable.handle, node)
+    upload = _by_backend("upload")
+    node_setter = _by_backend("node_setter")
+    nodes = _by_backend("nodes")
+    parameters = _by_backend("parameters")
+    instantiate_timed = _by_backend("instantiate_timed")
+    time_nodes = _by_backend("time_nodes")
+    device_memory = _by_backend("device_memory")
+    host_bytes = _by_backend("host_bytes")
+    dump = _by_backend("dump")
+    handle_int = _by_backend("handle_int")
 
     def recorded(self, recording: Recording) -> int | None:
         """Return the number of nodes so far."""
@@ -292,41 +336,32 @@ class TorchRecorder(FrameworkRecorder):
         """Return the number of nodes."""
         return self.backend.node_count(recording.handle) if recording.nodes is None else recording.nodes
 
-    def nodes(self, recording: Recording) -> base.GraphContents:
-        """List the nodes and the dependencies."""
-        return self.backend.nodes(recording.handle)
 
-    def instantiate_timed(
-        self, recording: Recording, before: Sequence[int], after: Sequence[int]
-    ) -> tuple[Any, Sequence[Any]]:
-        """Let the backend make an executable of its own, with events."""
-        return self.backend.instantiate_timed(recording.handle, before, after)
+def new_graph(torch: Any) -> Any:
+    """Make a graph of torch's own class, even while `accelerator_graph.compat` has replaced its name."""
+    named = torch.cuda.CUDAGraph
+    for kind in named.__mro__:  # for a class of torch, `getattr` takes long to say that there is none
+        if "torchs_own" in kind.__dict__:
+            named = kind.__dict__["torchs_own"]
+            break
+    return named(keep_graph=True)
 
-    def time_nodes(
-        self, recording: Recording, stream: Any, runs: int
-    ) -> Sequence[Mapping[int, tuple[float, float]]]:
-        """Let the backend run a copy of its own."""
-        return self.backend.time_nodes(recording.handle, stream, runs)
 
-    def parameters(self, recording: Recording) -> Sequence[base.NodeParameters] | None:
-        """Return the parameters of the nodes."""
-        return self.backend.parameters(recording.handle)
+@cache
+def decides_itself(kind: Any) -> bool:
+    """Return True if generators join a capture automatically and replays run hooks, as since torch 2.14.
 
-    def device_memory(self, obj: Recording | Executable) -> base.DeviceMemory | None:
-        """Return what the driver tells of the memory of the device."""
-        return self.backend.device_memory(obj.handle)
+    torch does not tell which generators have joined, so every replay must go through torch.
+    """
+    return not hasattr(kind, "register_generator_state") or hasattr(kind, "register_replay_start_hook")
 
-    def host_bytes(self, obj: Recording | Executable) -> int | None:
-        """Return how much of the host's memory a graph or an executable takes."""
-        return self.backend.host_bytes(obj.handle)
 
-    def dump(self, recording: Recording, path: str, verbose: bool) -> bool:
-        """Write the vendor's drawing, if there is one."""
-        return self.backend.dump(recording.handle, path, verbose)
-
-    def handle_int(self, obj: Any) -> int:
-        """Return the driver's handle."""
-        return self.backend.handle_int(obj.handle if isinstance(obj, Recording | Executable) else obj)
+def offsets(generators: list[Any]) -> list[int] | None:
+    """Return the offsets of generators; None if torch does not tell them now."""
+    try:
+        return [generator.get_offset() for generator in generators]
+    except RuntimeError:  # not permitted during a capture
+        return None
 
 
 def _driver_error(error: RuntimeError, backend: Lends, call: str) -> DriverError:
@@ -348,4 +383,4 @@ def _after_fork() -> None:
     _recording.clear()
 
 
-after_fork(_after_fork)
+process.after_fork(_after_fork)

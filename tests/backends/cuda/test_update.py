@@ -16,6 +16,8 @@ from cuda.bindings import driver
 import accelerator_graph as ag
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._cuda import raw_calls, update
+from accelerator_graph.backends._shared.nodes import Shape, difference
+from accelerator_graph.backends.base import Misfit
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, kernels
@@ -173,6 +175,30 @@ def test_a_kernel_was_made_for_clusters_or_the_driver_can_not_tell(is_kernel, co
 def test_the_first_node_with_a_cluster(sides, expected):
     rows = (struct.pack("<QQ4I", 2**64 - 1, 2**64 - 1, *each, 2**32 - 1) for each in sides)
     assert update._clustered(b"".join(rows)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kinds", "clustered", "expected"),
+    [
+        (["kernel", "memcpy", "memset", "host", "empty", "wait_event", "event_record"], None, None),
+        (["kernel", "mem_alloc"], None, ("a mem_alloc node is not updated in place", 1)),
+        (["kernel", "ext_semas_signal"], None, ("a ext_semas_signal node is not updated in place", 1)),
+        (["batch_mem_op", "mem_free"], 0, ("a batch_mem_op node is not updated in place", 0)),
+        (["kernel", "kernel"], 1, (update._NO_CLUSTERS, 1)),
+    ],
+)
+def test_graphs_that_never_update_an_executable(kinds, clustered, expected):
+    assert update._misfit(kinds, [], clustered) == (expected and Misfit(*expected))
+
+
+def test_of_two_graphs_that_never_update_the_new_one_is_named():
+    def made(misfit):
+        return Shape(["kernel"], [1], [], [], misfit)
+
+    old, new = Misfit("the former", 0), Misfit("the new one", 0)
+    assert difference(made(old), made(new)) == new
+    assert difference(made(old), made(None)) == old
+    assert difference(made(None), made(None)) is None
 
 
 def test_a_kernel_that_was_made_for_clusters(adding, monkeypatch):
