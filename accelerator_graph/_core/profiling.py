@@ -10,7 +10,7 @@ from .._interpreter.integers import boolean, integer
 from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
-from .capture_base import Captured
+from .capture import Captured
 from .marks import LabelledRange, if_in_order
 from .sections import Sections, Span, borders, why_not_copied
 from .streams import Event, Stream, captured_by

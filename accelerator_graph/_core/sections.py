@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .binding import Executable
-from .capture_base import Captured
+from .capture import Captured
 from .streams import Event, OwnedEvent, Stream
 
 Range = tuple[int, int]
