@@ -215,8 +215,9 @@ class CaptureError(AcceleratorGraphError, RuntimeError):
     code_name : str
         The driver's name for that code.
     calls : tuple of BreakingCall
-        The call that broke the capture, as `diagnose` found it; several if any of them can be the one. Empty
-        if the diagnosis was off, or did not find out.
+        The call that broke the capture, as `diagnose` found it; several if any of them can be the one. With
+        ``diagnose(all=True)``, all calls that can't be captured. Empty if the diagnosis was off, or did not
+        find out.
     """
 
     def __init__(

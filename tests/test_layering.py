@@ -75,7 +75,7 @@ RULES = [
         "errors backends.base interop.base interop.registry _core.streams _arrays",
         "",
     ),
-    ("_graphed.cache", "errors _interpreter _core _arrays diagnosis.verification _graphed", ""),
+    ("_graphed.verified", "_core _arrays diagnosis.verification _graphed", ""),
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "

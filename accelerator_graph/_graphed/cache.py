@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from .call_order import CallOrder, current_stream
 from .options import CacheInfo, GraphInputs, Mode, Options
 from .python_state import PythonState
 from .recorded_call import RecordedCall, Swap, record
+from .verified import checked, why_unproven
 
 _REMEMBERED = 256
 _WARNED_OF = 64
@@ -103,7 +104,7 @@ class GraphCache:
                         record = partial(self._record_best, call, run, labels, names, stream, function)
                         if self._options.verify:
                             plain = getattr(function, "__wrapped__", run)
-                            record, compare = _checked(record, plain, call, names, stream)
+                            record, compare = checked(record, plain, call, names, stream)
                         recorded = self._capture(record, uncaptured, function)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
@@ -165,7 +166,7 @@ class GraphCache:
         recorded = self._record(call, run, labels, stream, mode, unbound or "", python)
         if python is not None and recorded.mode == "bind":
             after = python.now()
-            why = _why_unproven(recorded, plain, call, names, stream)
+            why = why_unproven(recorded, plain, call, names, stream)
             after.restore()
             if why:
                 recorded.close()
@@ -253,53 +254,6 @@ def check_bucket(signature: Hashable, first: Hashable, function: object) -> None
             f"{function!r}: calls with one key share a graph, and the arrays of this one differ from those "
             "of the first in shape, type, strides, device or place; let `key` tell them apart."
         )
-
-
-def _why_unproven(
-    recorded: RecordedCall, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
-) -> str:
-    """Return why replays that use other arrays than the captured ones are not proven to be right; else ''.
-
-    Whatever the proof raises is a reason, too. After an interrupt, the graph is given up.
-    """
-    from ..diagnosis.verification import why_unproven
-
-    try:
-        return why_unproven(function, call, names, recorded, stream)
-    except Exception as error:
-        return f"it could not be compared with an eager run: {type(error).__name__}: {error}".rstrip(".")
-    except BaseException:
-        recorded.close()
-        raise
-
-
-def _checked(
-    record: Callable[[], RecordedCall],
-    function: Callable[..., Any],
-    call: Call,
-    names: Sequence[str],
-    stream: Stream,
-) -> tuple[Callable[[], RecordedCall], Callable[[RecordedCall], None]]:
-    """Return what captures a call, and what compares the graph with eager runs that begin like the capture.
-
-    The second raises `VerificationError`, and gives the graph up, if its replays differ from those.
-    """
-    from ..diagnosis.verification import RecordedCheck
-
-    check = RecordedCheck(function, call, names, stream)
-
-    def captured() -> RecordedCall:
-        check.begin()
-        return record()
-
-    def compare(recorded: RecordedCall) -> None:
-        try:
-            check.compare(recorded)
-        except BaseException:
-            recorded.close()
-            raise
-
-    return captured, compare
 
 
 def _warn(message: str) -> None:

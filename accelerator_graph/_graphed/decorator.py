@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from .._core.pools import AnyPool, check_pool
 from .._core.switches import to_verify
 from .._interpreter.integers import integer
 from .arguments import check_ordinary
 from .function import Graphed
-from .options import CacheInfo, GraphInputs, Options
+from .options import CacheInfo, GivenOptions, GraphInputs, Mode, Options
 
 __all__ = ["CacheInfo", "GraphInputs", "Graphed", "graphed"]
 
@@ -19,33 +19,11 @@ R = TypeVar("R")
 
 
 @overload
-def graphed(
-    function: Callable[P, R],
-    /,
-    *,
-    warmup: int = 3,
-    key: Callable[..., Hashable] | None = None,
-    max_graphs: int = 16,
-    outputs: Literal["copy", "static"] = "copy",
-    pool: AnyPool | None = None,
-    on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node", "bind"] = "copy",
-    verify: Literal["first"] | None = None,
-) -> Graphed[P, R]: ...
+def graphed(function: Callable[P, R], /, **options: Unpack[GivenOptions]) -> Graphed[P, R]: ...
 
 
 @overload
-def graphed(
-    *,
-    warmup: int = 3,
-    key: Callable[..., Hashable] | None = None,
-    max_graphs: int = 16,
-    outputs: Literal["copy", "static"] = "copy",
-    pool: AnyPool | None = None,
-    on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node", "bind"] = "copy",
-    verify: Literal["first"] | None = None,
-) -> Callable[[Callable[P, R]], Graphed[P, R]]: ...
+def graphed(**options: Unpack[GivenOptions]) -> Callable[[Callable[P, R]], Graphed[P, R]]: ...
 
 
 def graphed(
@@ -58,7 +36,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node", "bind"] = "copy",
+    inputs: Mode = "copy",
     verify: Literal["first"] | None = None,
 ) -> Any:
     """Capture a function once for every signature of its arguments, and replay it at later calls.
@@ -123,80 +101,25 @@ def graphed(
 
     Notes
     -----
-    **The signature** of a call consists of its arrays (type, shape, strides, element type, device, and
-    whether a NumPy array can be written), of all other arguments by type and value, and of their nesting.
-    Values that compare equal and behave differently have different signatures: 0.0 and -0.0, ``{(1,)}`` and
-    ``{(1.0,)}``, one instant in two time zones. Values are compared by what `pickle` would save; a value that
-    can't be pickled equals only itself. It does not matter whether an argument is given by position, by name
-    or by default, nor in which order names are given: ``**kwargs`` come sorted. A decorator under this one
-    must leave the parameters as they are. An array that is given several times is part of the signature. So
-    are the grad, inference and autocast modes of a framework like torch, where its tensors are arguments.
-    Anything else that the function reads (globals, attributes, the mode of a module) is captured once and is
-    not part of the signature.
+    **The signature** of a call consists of its arrays (type, shape, strides, element type, device), of all
+    other arguments by type and value, of their nesting, and of torch's modes. Anything else that the function
+    reads (globals, attributes, the mode of a module) is captured once.
 
-    **Arguments** that are arrays are copied, in the order of the caller's current stream, into static arrays,
-    which the function gets in their place; so the function must not keep any of them. An array that is given
-    several times is one static array; views of each other become separate, dense arrays. Arrays like torch's
-    are copied and, of packages that take part in captures, arrays like NumPy's. Other arrays with
-    ``__cuda_array_interface__`` or DLPack can't be copied: their graph reads the caller's own memory, and a
-    call with other memory has another signature. Gradients don't pass through; outputs are detached.
-
-    A write to an argument reaches the caller. torch's tensors count their writes, but not those of other
-    libraries, such as a Triton kernel; return such a tensor. Of the arrays of NumPy and CuPy, of Python
-    buffers, and of all arrays on the CPU backend, the elements that a run has changed are copied back, which
-    takes two more copies and a comparison in every call, unless NumPy knows that the array can't be written.
-    A write to an array that can't be written fails, as it does eagerly. A result that is one of the
-    arguments is that argument again. A result that would be a view of an argument in an eager call is a copy,
-    or with static outputs a view of the static array; so are results that share memory. A part of the result
-    that is not an array stays as it was in the captured call.
-
-    **Without copies** (``inputs="bind"``), a capture runs the function's Python code three to ten times, to
-    find the addresses of the arguments among the parameters of its work, and seven times or more eagerly, to
-    compare replays. Arguments, state that it can reach and random numbers are as before then. The function
-    writes its arguments where they lie, as it does eagerly. Arrays that share memory with each other, with
-    the graph or with state that it writes, and those whose address is not that of the captured one modulo
-    512, are copied all the same.
+    **Arguments** that are arrays are copied to static arrays, which the function gets in their place and must
+    not keep. What the function writes to them reaches the caller. Gradients don't pass through.
 
     **Side effects**: the Python code of the function runs in the warm-up and in the capture, and not in
-    replays; its work on the device runs once for every call. A capture that fails has run Python code up to
-    the failure, or all of it, and no work; nothing is kept. With ``on_capture_error="eager"`` the
-    function then runs again, so the side effects of its Python code happen twice in that call.
+    replays; its work on the device runs once for every call. A capture that fails leaves nothing.
 
-    **A capture that was broken** is made once more, with the diagnosis on (see `diagnose`), so that the
-    `CaptureError` names the line. The Python code then runs a second time in that call. So this happens only
-    if the function has run with such arguments before (not with ``warmup=0``), and if the call fails anyway
-    (not with ``on_capture_error="eager"``). Should the second capture succeed, it is used, and a
-    `RuntimeWarning` is issued. Later calls with such arguments are captured once, with the diagnosis on. The
-    environment variable ``ACCELERATOR_GRAPH_DIAGNOSE=0`` turns this off.
+    **Calls** from several threads run one at a time; calls on several streams wait for each other. In a
+    capture, of any library, a graphed function runs as it is and becomes part of that capture. A graphed
+    method has graphs of its own for every instance.
 
-    **In a capture**, of any library, a graphed function runs as it is and becomes part of that capture.
+    **On the CPU backend** the function has to do all its work through the current stream, for example by
+    ``accelerator_graph.current_stream().launch(np.add, x, y, out)``: ordinary NumPy code runs at once, and no
+    replay repeats it.
 
-    **Threads**: calls from several threads run one at a time, except the function's eager runs. Calls on
-    several streams wait for each other. The caller has to guard static outputs. A stream on which a call ran
-    may be destroyed as soon as the call has returned. Only one graphed function is captured at a time in the
-    process; meanwhile, a call of another one that would be captured runs the function as it is.
-
-    **Signal handlers and finalisers** may call graphed functions at any time. In the middle of another call
-    of the same function on their thread, they run the function as it is.
-
-    **On the CPU backend** arrays are NumPy arrays, torch tensors on the CPU, and Python buffers. The function
-    has to do all its work through the current stream, and the result is there once that is synchronised::
-
-        @graphed
-        def add(x, y):
-            out = np.empty_like(x)
-            accelerator_graph.current_stream().launch(np.add, x, y, out)
-            return out
-
-    There, and on other backends that record only work on this library's streams, ordinary NumPy code runs at
-    once and no replay repeats it. A `CaptureError` says so where it can be seen: nothing was recorded, the
-    function wrote an argument itself, or it returned a NumPy scalar or an array that no recorded work was
-    given. A value that ordinary code computes from an array and passes on can't be told from a constant: in
-    ``launch(np.add, x * 2, y, out)``, ``float(x.sum())`` and ``if x[0] > 0``, it stays as it was in the
-    captured call. A write to an argument that changes nothing in that call is not seen either.
-
-    A graphed method has graphs of its own for every instance, which are dropped with the instance. Copies and
-    pickles of the function, and of instances, begin without graphs.
+    The page `Graphed functions` of the reference has the details.
     """
     times, most = integer(warmup, "warmup"), integer(max_graphs, "max_graphs")
     options = Options(

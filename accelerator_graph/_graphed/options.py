@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Literal, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
 
-from .._core.pools import PoolId
+from .._core.pools import AnyPool, PoolId
 
 Mode = Literal["copy", "node", "bind"]
 """How a graph gets the arrays of a call; see `graphed`."""
 
 
+class GivenOptions(TypedDict, total=False):
+    """The options of `graphed` that a program gives."""
+
+    warmup: int
+    key: Callable[..., Hashable] | None
+    max_graphs: int
+    outputs: Literal["copy", "static"]
+    pool: AnyPool | None
+    on_capture_error: Literal["raise", "eager"]
+    inputs: Mode
+    verify: Literal["first"] | None
+
+
 class Options(NamedTuple):
-    """The options of `graphed`."""
+    """The options of `graphed`, as a function has them."""
 
     warmup: int
     key: Callable[..., Hashable] | None

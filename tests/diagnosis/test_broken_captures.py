@@ -551,6 +551,16 @@ def test_an_exception_of_the_body_has_the_list_as_a_note(stream):
     assert graph.state == "empty"
 
 
+def test_an_exception_that_is_being_handled_has_no_such_note(stream):
+    error = ValueError("before")
+    try:
+        raise error
+    except ValueError:
+        with pytest.raises(ag.CaptureError), ag.diagnose(all=True), ag.Graph():
+            waits(stream)
+    assert not getattr(error, "__notes__", [])
+
+
 def test_a_wait_that_a_capture_permits_is_not_in_the_list(stream):
     other = ag.Stream(backend="cpu")
     with ag.diagnose(all=True), ag.Graph(capture_error_mode="relaxed") as graph:
@@ -594,13 +604,40 @@ def test_nothing_is_kept_of_the_pieces(stream):
 
     work = Work()
     gone = weakref.ref(work)
-    with contextlib.suppress(ag.CaptureError), ag.diagnose(all=True), ag.Graph():
-        stream.launch(work)
+    gc.disable()
+    try:
+        with contextlib.suppress(ag.CaptureError), ag.diagnose(all=True), ag.Graph():
+            stream.launch(work)
+            stream.synchronize()
+        del work
         stream.synchronize()
-    del work
-    stream.synchronize()
-    gc.collect()
-    assert gone() is None
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_an_interrupt_passes_and_leaves_nothing_behind(stream):
+    def body():
+        waits(stream)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), ag.diagnose(all=True), ag.Graph() as graph:
+        body()
+    assert graph.state == "empty"
+    with graph:
+        stream.launch(int)
+    assert graph.num_nodes == 1
+
+
+def test_what_the_library_refuses_itself_is_not_in_the_list(stream):
+    def body():
+        waits(stream)
+        stream.launch(int)
+        stream.record().synchronize()
+
+    with pytest.raises(ag.GraphStateError) as raised, ag.diagnose(all=True), ag.Graph():
+        body()
+    assert "graph: a call of its code can't be captured" in raised.value.__notes__[0]
 
 
 def test_all_is_a_bool():

@@ -319,9 +319,9 @@ def makes_many_calls(scene, found):
     found.append(contents_of(scene))
     stream.fill(int(scene.memory), 8, 64)
     _, memory = driver.cuMemAlloc(64)  # 1
-    found.append(contents_of(scene))
     driver.cuMemFree(memory)  # 2
     driver.cuStreamSynchronize(scene.stream)  # 3
+    found.append(contents_of(scene))
     driver.cuStreamQuery(scene.other)  # 4
     driver.cuMemsetD8Async(scene.memory, 9, 64, scene.stream)
     driver.cuCtxSynchronize()  # 5

@@ -1,6 +1,7 @@
 """Which call breaks a capture, and which work escapes it: with torch and CuPy, on a GPU."""
 
 import contextlib
+import inspect
 import statistics
 import time
 
@@ -178,6 +179,44 @@ def test_another_thread_is_named(scene):
             torch.cuda.synchronize()  # breaks
 
     named(watchdog, diagnosed(scene), thread="dog")
+
+
+class ReadsFiveNumbers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (torch.nn.Linear(64, 64, device="cuda") for _ in range(2))
+        self.seen = []
+
+    def forward(self, x):
+        x = self.first(x).relu()
+        scale = x.abs().mean().item()  # 1
+        x = self.second(x / scale)
+        if x.isnan().any():  # 2
+            raise ValueError
+        low = x.min().item()  # 3
+        high = float(x.max())  # 4
+        x = (x - low) / (high - low)
+        self.seen += scale, low, high, len(torch.nonzero(x > 2))  # 5
+        return x
+
+
+def test_every_call_of_a_model_is_named_in_one_run(scene):
+    model = ReadsFiveNumbers()
+    model(scene.x)
+    torch.cuda.synchronize()
+    eager, model.seen = model.seen, []
+    graph = ag.Graph(stream=scene.stream)
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), graph:
+        model(scene.x)
+    lines, first = inspect.getsourcelines(ReadsFiveNumbers)
+    marks = [number for number, line in enumerate(lines, first) if "# " in line]
+    assert [each.line for each in raised.value.calls] == marks, raised.value
+    assert "5 calls of its code can't be captured" in str(raised.value)
+    assert model.seen == pytest.approx(eager)
+    assert graph.state == "empty"
+    with graph:
+        scene.x.mul_(1)
+    assert graph.num_nodes == 1
 
 
 # ---- work that escapes ---------------------------------------------------------------------------

@@ -238,6 +238,23 @@ def test_other_arguments_that_are_refused():
     assert report.notes == ("the function refuses other arguments: ValueError: x must begin with 0.5",)
 
 
+def test_other_arguments_that_enqueued_work_refuses():
+    def positive(x, out):
+        if x.min() < 0:
+            raise ValueError("no logarithm")
+        np.log(x, out=out)
+
+    def f(x):
+        out = np.empty_like(x)
+        launch(positive, x, out)
+        return out
+
+    report = ag.verify(f, x_of())
+    assert report.verdict == "right"
+    assert "for your arguments and 2 others." in report.summary()
+    assert "raised ValueError" in str(report)
+
+
 def test_eager_runs_that_differ_are_undecided():
     def f(x):
         out = np.empty_like(x)

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._graphed.binding import captures
 from accelerator_graph._graphed.input_nodes import Memory
+from accelerator_graph.backends.base import NodeParameters, word
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
 from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
@@ -234,6 +236,19 @@ def test_which_arrays_are_in_the_memory_of_a_graph(ranges, inside, outside):
     memory = Memory(ranges)
     assert [each for each in inside if not memory.has(*each)] == []
     assert [each for each in outside if memory.has(*each)] == []
+
+
+def test_memory_that_nodes_allocate_is_the_graphs_own():
+    f = bound(lambda x: x * 2)
+    f(tensor(1, 2))
+    (recorded,) = f._cache.graphs.values()
+    nodes = [
+        NodeParameters("mem_alloc", (word(0x1000),), 64),
+        NodeParameters("mem_alloc", (word(0x2000),), None),  # of a size that is not known
+        NodeParameters("kernel", (word(0x3000),), 64),
+    ]
+    own = set(captures._own_memory(recorded.graph, nodes))
+    assert own - set(captures._own_memory(recorded.graph, [])) == {(0x1000, 0x1040)}
 
 
 def test_one_array_given_twice():
@@ -529,6 +544,11 @@ def test_a_collective():
         return new
 
     check(function, "is a collective")
+
+
+def test_a_collective_that_a_framework_has_reported(monkeypatch):
+    monkeypatch.setattr(ag.Graph, "collectives", ("all_reduce",))
+    check(lambda x, y: x + y, "asks for a collective")
 
 
 def test_a_function_of_the_host():

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._graphed import python_state
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
 from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
@@ -293,3 +294,22 @@ def test_a_tensor_with_a_graph_of_autograd(monkeypatch):
         "node",
         "it keeps a tensor with a graph of autograd, which may have saved its arguments",
     )
+
+
+def test_a_function_that_can_reach_more_than_is_looked_at(monkeypatch):
+    monkeypatch.setattr(python_state, "_MOST", 3)
+    kept = SimpleNamespace(**{name: SimpleNamespace(of=name) for name in "abcdef"})
+    f = graphed(lambda x, y: (x + y, kept.a)[0], "bind")
+    assert f(tensor(1, 2), tensor(3, 4)).tolist() == [4, 6]
+    assert inputs_of(f) == ("node", "it can reach more references than are looked at")
+
+
+def test_a_dict_that_was_replaced_is_as_it_was():
+    kept = SimpleNamespace(table={"a": 1}, other={"b": 2})
+    before = kept.table
+    state = python_state.PythonState(lambda: kept, lambda x: False)
+    before["c"] = 3
+    kept.table = kept.other = {"d": 4}
+    state.restore()
+    assert kept.table is before
+    assert (kept.table, kept.other) == ({"a": 1}, {"b": 2})

@@ -444,3 +444,23 @@ def test_an_empty_capture_is_warned_of_where_other_libraries_may_enqueue():
     assert [each.filename for each in found] == [__file__]
     assert f(x) is x
     assert f.cache_info() == ag.CacheInfo(2, 0, 1, 0, 1, 16)
+
+
+def test_static_arrays_are_released_behind_the_last_call(device):
+    """Their memory is used again in the order of the stream that they were made on."""
+    one, two = ag.Stream(backend="fakedevice"), ag.Stream(backend="fakedevice")
+    f, gate = ag.graphed(lambda x: x + 1, warmup=0, outputs="static"), threading.Event()
+    with one:
+        f(full(2, 0))
+        one.synchronize()
+    with two:
+        f(full(2, 0))
+        two.launch(gate.wait, LIMIT)
+        f(full(2, 0))
+    assert one.query()
+    del f
+    gc.collect()
+    ag.Stream(backend="fakedevice").close()  # any call does what is due
+    assert not one.query()
+    gate.set()
+    one.synchronize()

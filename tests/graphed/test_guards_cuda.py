@@ -303,16 +303,18 @@ def test_nothing_is_replayed_once_the_cache_was_cleared():
     assert f.cache_info() == (1, 0, 1, 0, 1, 16)
 
 
-def test_arguments_that_are_written_are_written_in_the_callers_array():
+@pytest.mark.parametrize("returned", [True, False])
+@pytest.mark.parametrize("inputs", ["copy", "node", "bind"])
+def test_arguments_that_are_written_are_written_in_the_callers_array(inputs, returned):
     def function(x, y):
-        plus("plus", x, y)
-        return x.copy_(y)
+        x.copy_(plus("plus", x, y))
+        return x if returned else plus("plus", y, y)
 
-    f, x, y = graphed("copy", function), tensor(1, 2), tensor(10, 20)
-    for i in range(4):
+    f, x, y = graphed(inputs, function), tensor(1, 2), tensor(10, 20)
+    for i in range(5):
         write(x, i, i)
         f(x, y)
-        assert x.tolist() == [10, 20]
+        assert x.tolist() == [10 + i, 20 + i]
 
 
 def test_copies_are_returned_where_they_were_asked_for():

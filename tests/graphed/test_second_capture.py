@@ -111,8 +111,15 @@ def test_the_function_does_not_run_again(enqueue, monkeypatch, options, value, r
 
 @pytest.mark.parametrize(
     ("kind", "how"),
-    [(ag.CaptureError, {"reason": "illegal_call"}), (LookupError, {})],
-    ids=["ours", "its own"],
+    [
+        (ag.CaptureError, {"reason": "illegal_call"}),
+        (LookupError, {}),
+        *(
+            (ag.CaptureError, {"reason": reason, "code_name": "REFUSED"})
+            for reason in ("out_of_memory", "device_lost", "wrong_thread")
+        ),
+    ],
+    ids=["ours", "its own", "no memory", "no device", "another thread"],
 )
 def test_other_errors_are_raised_at_once(enqueue, kind, how):
     runs = []

@@ -1,6 +1,7 @@
 """Which calls of a graphed function share a graph: how arguments are given and nested, and `key`."""
 
 import functools
+import itertools
 import warnings
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._arrays.arrays import array_type_of
+from accelerator_graph._arrays.signatures import has_repeats, repeats
 from graphed.functions import Outputs, Pair, Point, doubled, launch, replays
 
 
@@ -290,3 +292,15 @@ def test_an_error_of_the_key_passes(stream):
     double, _ = doubled(key=lambda x: x.no_such_attribute)
     with pytest.raises(AttributeError, match="no_such_attribute"):
         double(np.ones(1))
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_arrays_that_are_given_again_are_seen_wherever_they_are(count):
+    arrays = [np.zeros(1) for _ in range(count)]
+    assert not has_repeats(arrays)
+    assert repeats(arrays) == tuple(range(count))
+    for i, j in itertools.combinations(range(count), 2):
+        given = arrays[:]
+        given[j] = given[i]
+        assert has_repeats(given)
+        assert repeats(given) == (*range(j), i, *range(j + 1, count))

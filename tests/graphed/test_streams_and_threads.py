@@ -34,6 +34,35 @@ def test_a_call_on_another_stream_waits_for_the_one_before():
     assert through == ["one", "two"]
 
 
+def test_a_call_after_one_on_a_stream_that_is_being_captured_now():
+    double, _ = doubled(warmup=0)
+    one, two = ag.Stream(backend="cpu"), ag.Stream(backend="cpu")
+    with one:
+        double(np.ones(2))
+    one.synchronize()
+    begun, called, results, graph = threading.Event(), threading.Event(), [], ag.Graph(stream=one)
+
+    def capture():
+        with graph:
+            one.launch(results.append, "replayed")
+            begun.set()
+            assert called.wait(LIMIT)
+
+    def call():
+        assert begun.wait(LIMIT)
+        try:
+            with two:
+                y = double(np.full(2, 7.0))
+                two.synchronize()
+            results.append(y.tolist())
+        finally:
+            called.set()
+
+    in_threads(capture, call)
+    assert results == [[14.0, 14.0]]
+    assert graph.num_nodes == 1
+
+
 def test_a_stream_that_was_closed_meanwhile():
     double, _ = doubled(warmup=0)
     for i in range(20):

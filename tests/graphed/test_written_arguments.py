@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import random
 
 import numpy as np
 import pytest
@@ -110,6 +111,39 @@ def test_both_views_of_one_array_are_written(stream):
         f(base[:4], base[2:])
         stream.synchronize()
         assert base.tolist() == [i, 0, 0, 0, 0, i]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_writes_to_random_views_of_one_array(stream, seed):
+    """The arguments count as separate arrays; what a run has changed goes back in their order."""
+    draw = random.Random(seed)
+    steps = [
+        (draw.randrange(3), draw.randrange(3), draw.choice([1, 2, -1])) for _ in range(draw.randrange(1, 5))
+    ]
+    strides = [draw.choice([1, 1, 2, -1]) for _ in range(3)]
+
+    def write(run, xs):
+        for to, of, part in steps:
+            run(np.add, xs[to][::part], xs[of][::part], xs[to][::part])
+
+    f = ag.graphed(lambda *xs: write(launch, xs), warmup=0, outputs=draw.choice(["copy", "static"]))
+    for _ in range(6):
+        ours = np.array(draw.choices(range(-1, 3), k=16), float)
+        theirs = ours.copy()
+        ends = [draw.randrange(8) for _ in range(3)]
+        where = [
+            slice(end, end + 4 * step, step) if step > 0 else slice(end + 4, end, -1)
+            for end, step in zip(ends, strides, strict=True)
+        ]
+        f(*[ours[each] for each in where])
+        separate = [theirs[each].copy() for each in where]
+        before = [each.copy() for each in separate]
+        write(lambda work, *args: work(*args), separate)
+        for each, new, old in zip(where, separate, before, strict=True):
+            np.copyto(theirs[each], new, where=new != old)
+        stream.synchronize()
+        assert ours.tolist() == theirs.tolist()
+    assert f.cache_info().captures == 1
 
 
 @pytest.mark.parametrize("warmup", [0, 1])

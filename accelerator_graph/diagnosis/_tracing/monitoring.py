@@ -10,8 +10,6 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
-from ...backends.base import CaptureStatus
-from ...errors import AcceleratorGraphError
 from .places import PURE, is_passive, is_unwatched
 from .streams import WAITS
 
@@ -122,65 +120,47 @@ def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
 
 
 def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
-    """Return what is called at each kind of event. These run for every line: they are written to be fast."""
-    status, native, last, capturing = trace.status, trace.native, trace.last, trace.thread
-    active, disable = CaptureStatus.ACTIVE, _monitoring.DISABLE
-    after_python, after_c, escapes = trace.forks.after_python, trace.forks.after_c, trace.escapes
+    """Return what is called at each kind of event where C does not answer it."""
+    goes_on, last, disable = trace.goes_on, trace.last, _monitoring.DISABLE
     frame_at = sys._getframe
 
     def line(code: CodeType, number: int) -> Any:
         if is_unwatched(code):
             return disable
-        thread = get_ident()
-        try:
-            if not trace.broken and status(native) is active:
-                last[thread] = (code, number, True)
-                return None
-        except AcceleratorGraphError:  # the device is lost
-            pass
-        trace.broke_between(frame_at(1), thread)
+        if goes_on():
+            last[get_ident()] = (code, number, True)
+        else:
+            trace.broke_between(frame_at(1), get_ident())
         return None
 
     def python_returns(code: CodeType, offset: int, value: object) -> Any:
         if is_unwatched(code):
             return disable
-        thread = get_ident()
         frame = frame_at(1)
-        try:
-            if not trace.broken and status(native) is active:
-                after_python(frame)
-                caller = frame.f_back
-                if caller is not None:
-                    last[thread] = (caller.f_code, caller.f_lasti, False)
-                return None
-        except AcceleratorGraphError:
-            pass
-        trace.broke_between(frame, thread)
+        if not goes_on():
+            trace.broke_between(frame, get_ident())
+            return None
+        trace.forks.after_python(frame)
+        caller = frame.f_back
+        if caller is not None:
+            last[get_ident()] = (caller.f_code, caller.f_lasti, False)
         return None
 
     def c_returns(code: CodeType, offset: int, function: Any, first: Any) -> None:
         if id(function) in _PURE or is_passive(code):  # these events can't be disabled
             return
         thread = get_ident()
-        try:
-            if not trace.broken and status(native) is active:
-                after_c(function, first, frame_at)
-                if escapes.asks and thread == capturing:
-                    escapes.after_call(function, first)
-                last[thread] = (code, offset, False)
-                return
-        except AcceleratorGraphError:
-            pass
-        trace.broke_in_call(frame_at(1), thread, function, first)
+        if not goes_on():
+            trace.broke_in_call(frame_at(1), thread, function, first)
+            return
+        trace.forks.after_c(function, first, frame_at)
+        if trace.escapes.asks and thread == trace.thread:
+            trace.escapes.after_call(function, first)
+        last[thread] = (code, offset, False)
 
     def raises(code: CodeType, offset: int, error: BaseException) -> None:
-        thread = get_ident()
-        try:
-            if not trace.broken and status(native) is active:
-                return
-        except AcceleratorGraphError:
-            pass
-        trace.broke_raising(frame_at(1), thread, error)
+        if not goes_on():
+            trace.broke_raising(frame_at(1), get_ident(), error)
 
     return line, python_returns, c_returns, raises
 

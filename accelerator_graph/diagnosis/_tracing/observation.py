@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +40,6 @@ class CaptureTrace:
 
     Nothing but the status of the captured stream is asked, which disturbs no capture and is legal on every
     thread.
-
-    Parameters
-    ----------
-    capture : Capture
-        The capture.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -220,9 +216,7 @@ class CaptureTrace:
         assert self._where is not None
         refused = None if wording.code_of(cause) is None else cause
         found = culprits(self._found, self._rules, refused)
-        if found:
-            return wording.broken(error, self._subject, found, self._where, cause, self._moved)
-        return wording.unknown(error, self._subject, self._where, self._moved)
+        return wording.broken(error, self._subject, found, self._where, cause, self._moved)
 
     def succeeded(self) -> None:
         """Warn of work that went elsewhere; raise if the capture is the last of several pieces."""
@@ -245,17 +239,7 @@ class _Piece(Owned):
 
 
 class Pieces:
-    """A capture that is recorded in pieces: ahead of each call that would break it, the last piece runs.
-
-    Parameters
-    ----------
-    trace : CaptureTrace
-        Watches the capture.
-    capture : Capture
-        The capture, which has just begun on this thread.
-    rules : Rules
-        Tell which calls break it.
-    """
+    """A capture that is recorded in pieces: ahead of each call that would break it, the last piece runs."""
 
     def __init__(self, trace: CaptureTrace, capture: Capture, rules: Rules) -> None:
         self.found: dict[tuple[object, ...], Suspect] = {}
@@ -265,14 +249,14 @@ class Pieces:
         self._rules = rules
         self._inside: object = None
         """The frame that is in such a call now; None while a piece is being recorded."""
+        self._outer = sys.exception()
         self._made: list[object] = []
         self._undos: list[Callable[[], object]] = []
 
     def status(self, native: Any) -> CaptureStatus:
         """Return the status of a stream as if there were one capture."""
-        return (
-            CaptureStatus.ACTIVE if self._inside is not None else self._capture.backend.capture_status(native)
-        )
+        inside = self._inside is not None
+        return CaptureStatus.ACTIVE if inside else self._capture.backend.capture_status(native)
 
     def begin(self) -> None:
         """Have frameworks report their operations that wait, from now on."""
@@ -289,18 +273,14 @@ class Pieces:
         if self.found:
             self._capture.labels.clear()
             error = sys.exception()
-            if error is not None and not isinstance(error, CaptureError):
+            if error is not self._outer and error is not None and not isinstance(error, CaptureError):
                 error.add_note(str(wording.every(CaptureError(""), subject, self.found, error)))
 
     def calls(self, frame: FrameType, function: Any, first: object) -> None:
         """Note that a frame is about to call a function in C."""
-        if (
-            isinstance(function, FunctionType | MethodType)
-            or is_passive(frame.f_code)
-            or self._is_elsewhere()
-        ):
+        if isinstance(function, FunctionType | MethodType) or self._is_elsewhere():
             return
-        suspect = after_call(frame, function, first)
+        suspect = None if is_passive(frame.f_code) else after_call(frame, function, first)
         if suspect is not None and not suspect.stack[0].is_ours():
             self._enter(frame, suspect)
 
@@ -351,19 +331,20 @@ class Pieces:
         for mark in capture.labels:
             mark.start = -1  # it counts the nodes of one piece
         try:
-            graph = recorder.capture_end(capture._token)
+            end = recorder.destroy_graph, recorder.capture_end(capture._token)
+            piece = _Piece(recorder, capture.backend, [end], capture._owner)
         except DriverError as error:
             self._record()
             told = CaptureError(f"{error}", reason=error.reason, code=error.code, code_name=error.code_name)
             raise wording.every(told, capture.subject, self.found, told) from error
-        piece = _Piece(recorder, capture.backend, [(recorder.destroy_graph, graph)], capture._owner)
         self._made.append(piece)
-        executable = recorder.instantiate(graph)
+        executable = recorder.instantiate(end[1])
         piece.value.insert(0, (recorder.destroy_executable, executable))
         recorder.replay(executable, capture.native)
 
     def _record(self) -> None:
         """Begin the next piece."""
         capture = self._capture
-        capture._token = capture.recorder.capture_begin(capture.native, capture.mode)
+        keep = partial(setattr, capture, "_token")
+        any(map(keep, map(capture.recorder.capture_begin, (capture.native,), (capture.mode,))))  # at once
         self._inside = None

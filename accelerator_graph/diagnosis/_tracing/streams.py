@@ -37,15 +37,7 @@ WAITS = frozenset(
 
 
 class Streams:
-    """The streams of a backend, as it knows them, by whatever stands for them.
-
-    Parameters
-    ----------
-    backend : Backend
-        The backend of the capture.
-    captured : object
-        The captured stream, as the backend knows it.
-    """
+    """The streams of a backend, as it knows them, by whatever stands for them."""
 
     def __init__(self, backend: Backend, captured: Any) -> None:
         self.backend = backend
@@ -85,13 +77,7 @@ class Streams:
 
 
 class Forks:
-    """The streams that joined a capture while it was watched, and have not been waited for since.
-
-    Parameters
-    ----------
-    streams : Streams
-        Knows the captured stream.
-    """
+    """The streams that joined a capture while it was watched, and have not been waited for since."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -132,15 +118,7 @@ class Forks:
 
 
 class Escapes:
-    """Compares the streams that frameworks use with those of a capture.
-
-    Parameters
-    ----------
-    backend : Backend
-        The backend of the capture.
-    captured : object
-        The captured stream, as the backend knows it.
-    """
+    """Compares the streams that frameworks use with those of a capture."""
 
     def __init__(self, backend: Backend, captured: Any) -> None:
         self.asks: list[Inspectable] = []

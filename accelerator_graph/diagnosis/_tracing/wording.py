@@ -36,16 +36,14 @@ def broken(
 ) -> CaptureError:
     """Return the error that names the call that broke the capture, or the calls one of which did.
 
-    It names the threads that were not watched as well if nobody saw a call that did it. A call of another
-    thread that may be innocent is no more than mentioned.
+    If nobody saw one it says so, and names the threads that were not watched. A call of another thread that
+    may be innocent is no more than mentioned.
     """
     if all(each.thread and each.breaks is None for each in found):
         places = ", or ".join(_at(each) for each in found)
-        return _with(
-            error,
-            f"{subject} failed while {_at(last)} was running, and nobody saw the call that broke it; it may "
-            f"have been at {places}.",
-        )
+        where = f"it may have been at {places}" if found else _look_at(unwatched)
+        fact = f"failed while {_at(last)} was running, and nobody saw the call that broke it"
+        return _with(error, f"{subject} {fact}; {where}.")
     if len(found) == 1:
         message = f"{subject} failed at {_at(found[0])}: {_story(found[0], cause, unwatched)}."
     else:
@@ -58,14 +56,6 @@ def broken(
         whose = f"thread {each.thread!r}" if each.thread else "the thread that captured"
         told.add_note(f"Where {whose} was when the capture broke:\n{each.stack}")
     return told
-
-
-def unknown(error: CaptureError, subject: str, last: Suspect, unwatched: Sequence[str]) -> CaptureError:
-    """Return the error for a capture that no call that was watched can have broken."""
-    begin = f"{subject} failed while {_at(last)} was running"
-    if unwatched:
-        return _with(error, f"{begin}: that can't be the cause; {_look_at(unwatched)}.")
-    return _with(error, f"{begin}, and nobody saw the call that broke it; {_look_at(())}.")
 
 
 def _look_at(unwatched: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from ..._graphed.arguments import Arguments
 from ..._graphed.python_state import PythonState
 from ...api import Graph, graph
 from ...interop import registry as interop
-from .places import Place, read_all, readable
+from .places import Place, read_all, readable, wait
 
 
 class CantBePutBack(TypeError):
@@ -179,7 +179,7 @@ class Program:
         stream = self.captured_on()
         stream._follow(self.stream)
         result = stream_stack.within(stream, self._call, {})
-        self.stream._follow(stream)
+        wait(stream)  # this raises what work of the function has raised
         return self.arrays_of(result, "result")
 
     def replay(self) -> list[Place]:
