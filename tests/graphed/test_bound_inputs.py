@@ -404,6 +404,20 @@ def test_arrays_whose_bytes_are_not_their_elements_are_copied(monkeypatch):
     assert is_bound(f)
 
 
+def test_an_array_that_nodes_can_not_copy_is_copied_in_every_call(monkeypatch):
+    monkeypatch.setattr(Tensor, "is_neg", lambda self: getattr(self, "negative", False))
+    f = ag.graphed(lambda x, y: x + y, warmup=0, inputs="node", outputs="static")
+    x, y = tensor(1, 2), tensor(3, 4)
+    f(x, y)
+    assert f.explain()[0].inputs == "node"
+    x.negative = True
+    for i in range(3):
+        x.data[:] = i
+        assert f(x, y).tolist() == [3 + i, 4 + i]
+    x.negative = False
+    assert f(x, y).tolist() == [5, 6]
+
+
 def test_a_framework_that_can_be_told_who_uses_an_array(monkeypatch):
     told = []
     streams = SimpleNamespace(current_stream=lambda device: ("current", device))

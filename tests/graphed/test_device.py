@@ -9,6 +9,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._arrays.arrays import array_type_of
+from accelerator_graph._graphed.call_order import CallOrder
 from accelerator_graph.interop import registry as interop
 from graphed import fakes
 from graphed.fakes import Block, Grid, Grids, Tensor, calls, casts, current, full, modes
@@ -464,3 +465,16 @@ def test_static_arrays_are_released_behind_the_last_call(device):
     assert not one.query()
     gate.set()
     one.synchronize()
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_no_stream_waits_for_a_call_on_another_backend(marked):
+    order, gate = CallOrder(), threading.Event()
+    with ag.Stream(backend="fakedevice") as here, ag.Stream(backend="cpu") as there:
+        here.launch(gate.wait, LIMIT)
+        order.move_to(here)
+        if marked:
+            order.mark_end()
+        order.wait(there)
+        there.synchronize()
+        gate.set()
