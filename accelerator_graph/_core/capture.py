@@ -314,7 +314,8 @@ class Capture:
             status = self.backend.capture_status(self.native)
             if status is CaptureStatus.ACTIVE and self._is_refusal(cause):
                 fact = f"a call was refused ({text_of(cause)}); move it out of the captured code"
-                return capture_error(f"{self.subject} failed", reason="illegal_call", fact=fact)
+                error = capture_error(f"{self.subject} failed", reason="illegal_call", fact=fact)
+                return self._explained(error, cause)
             if status is not CaptureStatus.INVALIDATED:
                 return None
         except DriverError as error:  # the device is lost
