@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence, Set
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from .._interpreter.heap import heap_bytes
+from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends.base import DeviceMemory, addresses_in
 from ..errors import AcceleratorGraphError
 from ..interop import registry as interop
@@ -135,13 +137,25 @@ class measure_memory:
         print(ag.memory_report())
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_blocks")
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[object, object]] = []
 
     def __enter__(self) -> Self:
-        measuring.depth += 1
+        block = object()
+        self._blocks.append((block, if_skipped(self, partial(self._leave, block))))
+        measuring.blocks.add(block)
+        measuring.depth = len(measuring.blocks)
         return self
 
+    @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        measuring.depth -= 1
+        self._leave(self._blocks[-1][0])
+
+    def _leave(self, block: object) -> None:
+        measuring.blocks.discard(block)
+        measuring.depth = len(measuring.blocks)
+        self._blocks = [each for each in self._blocks if each[0] is not block]

@@ -15,9 +15,12 @@ diagnosing: ContextVar[bool | Literal["all"]] = ContextVar("diagnosing", default
 class _Thread(threading.local):
     depth = 0
 
+    def __init__(self) -> None:
+        self.blocks: set[object] = set()
+
 
 measuring = _Thread()
-"""`measuring.depth`: how many `measure_memory` blocks this thread is in."""
+"""`measuring.blocks`: the `measure_memory` blocks that this thread is in; `measuring.depth`: their number."""
 
 LIVENESS = "check_input_liveness"
 """Whether captures find and watch their inputs."""

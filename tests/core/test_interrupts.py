@@ -190,6 +190,58 @@ def test_a_stack_that_is_full_leaves_no_trace(way, body, monkeypatch):
     assert graph.state == ("ready" if body is body_passes else "empty")
 
 
+CALLS = {
+    "instantiate": lambda graph, stream, file: graph.instantiate(),
+    "replay": lambda graph, stream, file: graph.replay(),
+    "replay on a stream": lambda graph, stream, file: graph.replay(stream),
+    "bind": lambda graph, stream, file: graph.bind(),
+    "clone": lambda graph, stream, file: graph.clone(),
+    "describe": lambda graph, stream, file: graph.describe(),
+    "memory": lambda graph, stream, file: graph.memory(),
+    "pool": lambda graph, stream, file: graph.pool(),
+    "watch": lambda graph, stream, file: graph.watch(stream),
+    "debug_dump": lambda graph, stream, file: graph.debug_dump(file),
+    "set_node": lambda graph, stream, file: graph.set_node(0, value=2),
+    "record": lambda graph, stream, file: stream.record(timing=True),
+    "wait": lambda graph, stream, file: ag.Stream(like=stream).wait(stream),
+    "launch": lambda graph, stream, file: stream.launch(int),
+    "close": lambda graph, stream, file: ag.Stream(like=stream).close(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_path):
+    at, where, cell = 0, "begin", bytearray(1)
+    while where:
+        at, log, stream = at + 1, [], ag.Stream(backend="cpu")
+        with ag.Graph(keep_graph=True, stream=stream) as graph:
+            stream.fill(cell, 1)
+            with ag.label("part"):
+                stream.launch(log.append, 1)
+        bound, interrupter, found = graph.bind(), Interrupter(at, KeyboardInterrupt), []
+        sys.settrace(interrupter)
+        try:
+            CALLS[call](graph, stream, tmp_path / "graph.json")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        where = interrupter.where
+        assert not capture_table.live, where
+        assert gc.isenabled(), where
+        stream.synchronize()
+        log.clear()
+        for replay in (bound, graph.replay):
+            cell[0] = 0
+            replay()
+            stream.synchronize()
+            found.append(cell[0])
+        assert found == [graph.describe().nodes[0].value] * 2, where
+        assert log == [1, 1], where
+        graph.reset()
+    assert at > 20
+
+
 def test_by_hand_reset_recovers():
     lines = attempt(by_hand, body_passes, 0, None)[3].lines
     for at in range(1, lines + 1):
