@@ -166,8 +166,6 @@ class PythonState:
     def _slots(self, function: Any) -> Iterator[Slot]:
         rest: deque[tuple[str, Any]] = deque([("", function), *self._arguments])
         seen: set[int] = set()
-        methods: dict[str, list[FunctionType]] = {}
-        called = {"__call__", "forward"}
         count = 0
         while rest and count < _MOST:
             name, x = rest.popleft()
@@ -200,11 +198,7 @@ class PythonState:
                     rest.append((slot.name, value))
             rest += _inside(name, x)
             if self._contents:
-                for key, method in self._methods(x):
-                    methods.setdefault(key, []).append(method)
-                called |= set(_names(x.__code__)) if isinstance(x, FunctionType) else set()
-                for key in called & methods.keys():
-                    rest += [("", method) for method in methods.pop(key)]
+                rest += self._methods(x)
         self.complete = not rest
 
     def _note_memory(self, name: str, x: Any) -> None:
@@ -219,12 +213,12 @@ class PythonState:
         return (value.__module__ or "").partition(".")[0] in self._packages
 
     def _methods(self, x: Any) -> Iterator[tuple[str, Any]]:
-        """Yield the names and functions of an object's methods and properties, if its class is an own one."""
+        """Yield the functions of an object's own classes, which may use globals."""
         for cls in filter(self._is_own, type(x).__mro__):
-            for name, value in vars(cls).items():
+            for value in vars(cls).values():
                 function = getattr(value, "fget", None) or getattr(value, "__func__", value)
                 if isinstance(function, FunctionType):
-                    yield name, function
+                    yield "", function
 
     def _followed(self, value: Any) -> bool:
         """Return True for objects whose insides may be the state of a user's function."""

@@ -84,9 +84,7 @@ class Program:
         self.left_out = []
         self._captured: list[Graph] = []
         self._state = None if state is None else named_state(state)
-        stream_stack.within(
-            self.captured_on(), self.look_again
-        )  # a framework may count streams that it meets
+        self.look_again()
         if self.python.lost:
             raise CantBePutBack(
                 f"verify: the function can reach {self.python.lost[0]!r}, an iterator that can't be put back "
