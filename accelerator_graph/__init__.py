@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
     from ._core.current_stream import is_graph_available as is_graph_available
     from ._core.labels import label as label
-    from ._core.measuring import measure_memory as measure_memory
+    from ._core.memory import measure_memory as measure_memory
     from ._core.module_labels import ModuleLabels as ModuleLabels
     from ._core.module_labels import label_modules as label_modules
     from ._core.node_change import NodeChange as NodeChange
@@ -91,7 +91,7 @@ _NAMES = {
     "": "api backends compat errors interop testing",
     "._core.collectives": "note_collective",
     "._core.labels": "label",
-    "._core.measuring": "measure_memory",
+    "._core.memory": "measure_memory",
     "._core.module_labels": "ModuleLabels label_modules",
     "._core.node_change": "NodeChange",
     "._core.pools": "AnyPool PoolId graph_pool_handle",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
 from . import _core, inspection
 from ._core import capture_table, changing, ownership, pools, states
 from ._core.call_site import caller
-from ._core.capture_plan import CaptureMode, CapturePlan, check_mode
+from ._core.capture import CaptureMode, CapturePlan, check_mode
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle

@@ -303,3 +303,37 @@ def test_violation_is_found(module: str, source: str) -> None:
 )
 def test_permitted_import_passes(module: str, source: str) -> None:
     assert violations(module, source) == []
+
+
+WAITS = {"Barrier", "BoundedSemaphore", "Condition", "Event", "Semaphore", "Timer"}
+"""What `threading` has that waits in Python: an interrupt can leave its inner lock taken."""
+MAY_WAIT = "testing _core.binding _core.launch_lock"
+
+
+def waiting(source: str) -> set[str]:
+    """Return what a module uses of these."""
+    tree = list(ast.walk(ast.parse(source)))
+    taken = [
+        name.name
+        for node in tree
+        if isinstance(node, ast.ImportFrom) and node.module == "threading"
+        for name in node.names
+    ]
+    used = [
+        node.attr
+        for node in tree
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "threading"
+    ]
+    return WAITS & {*taken, *used}
+
+
+@pytest.mark.parametrize("module", [module for module in sorted(MODULES) if not fits(module, MAY_WAIT)])
+def test_nothing_waits_that_an_interrupt_can_leave_locked(module: str) -> None:
+    assert waiting(MODULES[module].read_text(encoding="utf-8")) == set()
+
+
+@pytest.mark.parametrize(
+    "source", ["import threading\nx = threading.Event()", "from threading import Condition, Lock"]
+)
+def test_waiting_is_found(source: str) -> None:
+    assert len(waiting(source)) == 1

@@ -2,43 +2,220 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from weakref import ref
 
+from .._interpreter import process
 from .._interpreter.exceptions import text_of
 from ..backends.base import Backend, CaptureStatus
+from ..backends.base import CaptureMode as CaptureMode
 from ..errors import (
     AcceleratorGraphError,
     CaptureError,
     DriverError,
+    GraphStateError,
+    UnsupportedError,
     capture_error,
 )
 from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
 from . import capture_table, gc_pause, stream_stack
-from .capture_base import NO_TOKEN, CaptureBase, Captured
-from .capture_plan import CaptureMode, native_mode
-from .ownership import Callback
-from .streams import captured_by
+from .ownership import Callback, Owned
+from .streams import captured_by, describe
 
 if TYPE_CHECKING:
-    from .marks import LabelledRange
+    from ..backends.base import Recorder
+    from ..interop.base import Collective
+    from .call_site import Site
+    from .marks import LabelledRange, Mark
     from .observation import Observation
+    from .pools import AnyPool, Lease
+    from .progress import Progress
     from .streams import Stream
 
     Observer = Callable[["Capture"], Observation]
     """Makes the observation of a capture."""
 
+_keys = itertools.count()
 
-class Capture(CaptureBase):
+NO_TOKEN = object()
+"""Stands for the token of a recorder that records nothing."""
+
+MODES: tuple[CaptureMode, ...] = get_args(CaptureMode)
+"""The capture modes; only ``"default"`` is portable."""
+
+
+def check_mode(mode: object) -> CaptureMode:
+    """Return a capture mode. Raises TypeError or ValueError if it is none."""
+    if not isinstance(mode, str):
+        raise TypeError(f"capture_error_mode must be a string, one of {', '.join(MODES)}, not {mode!r}.")
+    if mode not in MODES:
+        raise ValueError(f"capture_error_mode must be one of {', '.join(MODES)}, not {mode!r}.")
+    return mode
+
+
+def native_mode(backend: Backend, mode: CaptureMode) -> CaptureMode:
+    """Return the backend's name for a mode."""
+    modes = backend.capture_modes
+    if mode == "default":
+        return modes[0]
+    if mode not in modes:
+        raise UnsupportedError(
+            f"backend {backend.name!r} has no capture mode {mode!r}; use 'default'.",
+            capability="capture_modes",
+        )
+    return mode
+
+
+class CapturePlan:
+    """How a capture is to be made. None leaves the choice to the graph."""
+
+    stream: Stream | None = None
+    """The stream to capture."""
+    home: Stream | None = None
+    """Where replays will go, if that is another stream."""
+    default: Stream | None = None
+    """A hold on `home` that nobody closes, if that is known to be a framework's default stream, which never
+    captures."""
+    frameworks: Sequence[Framework] | None = None
+    """Those that take part. None if they were not looked for."""
+    pool: AnyPool | None = None
+    mode: CaptureMode | None = None
+    """As in `Graph.capture_begin`."""
+    prepare: bool = False
+    """Wait for `home` first, unless that is being captured."""
+    idle: bool = False
+    """The device has been waited for already."""
+    finds_inputs: bool | None = None
+    """Watch the arrays that captured work uses."""
+
+
+class Capture:
     """One capture, from before the driver begins it until it has become a graph or is abandoned.
 
     If `begin` or `end` raises, or if neither ends well, `abandon` undoes every step. It can be called at any
     moment and more than once: it does not matter where an exception, a KeyboardInterrupt among them, came.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph that captures.
+    stream : Stream
+        The stream to capture.
+    home : Stream
+        Where replays will go: a hold that nobody else can close.
+    lease : Lease
+        The graph's part in a pool.
+    retained : int
+        How many objects the graph retained before; later ones go if the capture fails.
     """
 
-    __slots__ = ()
+    __slots__ = (
+        "__weakref__",
+        "_graph",
+        "_identity",
+        "_key",
+        "_owner",
+        "_token",
+        "_undos",
+        "backend",
+        "begun_at",
+        "collectives",
+        "frameworks",
+        "home",
+        "labels",
+        "lease",
+        "mode",
+        "native",
+        "observation",
+        "progress",
+        "recorder",
+        "retained",
+        "stream",
+        "thread",
+    )
+
+    def __init__(
+        self,
+        graph: capture_table.Retaining,
+        stream: Stream,
+        home: Stream,
+        lease: Lease,
+        retained: int,
+    ) -> None:
+        self._graph = ref(graph)  # which holds this capture; the thread holds the graph
+        self.stream = stream
+        self.home = home
+        self.lease = lease
+        self.retained = retained
+        self.backend = stream._backend
+        self.native = stream._native
+        self.recorder: Recorder = stream._backend
+        self.frameworks: Sequence[Framework] | None = None
+        here = process.thread.identity
+        self.thread = here.thread
+        self.begun_at: Site | None = None
+        self.mode: CaptureMode = "default"
+        self.labels: list[Mark] = []
+        self.observation: Observation | None = None
+        self.collectives: list[Collective] = []
+        self.progress: Progress | None = None
+        self._undos: list[Undo] = []
+        self._token: Any = NO_TOKEN
+        self._key = next(_keys)
+        self._identity = ref(here)
+        self._owner = stream._owner  # the stream may be closed meanwhile
+
+    @property
+    def subject(self) -> str:
+        """Which capture: the beginning of a message."""
+        return f"the capture of the {describe(self.stream)}"
+
+    def who(self) -> str:
+        """Return who is capturing the stream, and the way out: a clause."""
+        since = "" if self.begun_at is None else " since {}:{}".format(*self.begun_at)
+        if self.is_here():
+            return (
+                f"a graph of this thread is capturing the stream{since}; end that capture, or abandon it "
+                "with accelerator_graph.current_graph().reset()"
+            )
+        return (
+            f"thread {self.thread.name!r} is capturing the stream{since}; wait for the end of that capture, "
+            "or use another stream"
+        )
+
+    def relaxed(self) -> AbstractContextManager[object]:
+        """Return a context in which this thread does not disturb the capture."""
+        return self.backend.relaxed(self.native)
+
+    def recorded(self) -> int | None:
+        """Return how many nodes there are so far; None if that is not known, or nothing is recorded now."""
+        if self._token is NO_TOKEN:
+            return None
+        try:
+            return self.recorder.recorded(self._token)
+        except AcceleratorGraphError:  # a capture that is broken says so at its end
+            return None
+
+    def check_thread(self, what: str) -> None:
+        """Raise `GraphStateError` if this thread may not end the capture."""
+        if not self.is_here() and (what != "reset()" or self.thread_lives()):
+            raise GraphStateError(
+                f"Graph.{what}: thread {self.thread.name!r} began this capture and has to end it, not "
+                f"thread {threading.current_thread().name!r}."
+            )
+
+    def is_here(self) -> bool:
+        """Return True if the calling thread began the capture."""
+        return self._identity() is process.thread.identity
+
+    def thread_lives(self) -> bool:
+        """Return True if the thread that began the capture has not ended."""
+        return self._identity() is not None
 
     def begin(
         self,
@@ -54,7 +231,7 @@ class Capture(CaptureBase):
         Parameters
         ----------
         mode : str
-            One of `capture_plan.MODES`.
+            One of `MODES`.
         prepare : Stream, optional
             Let the frameworks release what they cache first, unless a capture is under way, and wait until
             the work on that stream is done.
@@ -137,7 +314,8 @@ class Capture(CaptureBase):
             status = self.backend.capture_status(self.native)
             if status is CaptureStatus.ACTIVE and self._is_refusal(cause):
                 fact = f"a call was refused ({text_of(cause)}); move it out of the captured code"
-                return capture_error(f"{self.subject} failed", reason="illegal_call", fact=fact)
+                error = capture_error(f"{self.subject} failed", reason="illegal_call", fact=fact)
+                return self._explained(error, cause)
             if status is not CaptureStatus.INVALIDATED:
                 return None
         except DriverError as error:  # the device is lost
@@ -231,6 +409,21 @@ class Capture(CaptureBase):
                 stream_stack.leave(self)
             finally:
                 self.lease.captured()
+
+
+class Captured(Owned):
+    """A graph that was captured."""
+
+    __slots__ = ("labels", "mode")
+
+    is_lent: ClassVar[bool] = False
+    """The graph is another one's, which lives as long as this."""
+    labels: tuple[LabelledRange, ...]
+    mode: CaptureMode
+
+    def act(self) -> None:
+        """Destroy the graph."""
+        self.recorder.destroy_graph(self.value)
 
 
 def _relaxed(backend: Backend, native: Any, owner: object) -> AbstractContextManager[object]:

@@ -10,14 +10,13 @@ from .._interpreter.integers import boolean
 from ..backends import registry
 from ..errors import GraphStateError
 from . import ownership, pools, states, switches
-from .capture_plan import CaptureMode, check_mode
+from .capture import CaptureMode, check_mode
 from .states import GraphState
 from .streams import as_stream, describe
 
 if TYPE_CHECKING:
     from ..interop.base import Collective
-    from .capture import Capture
-    from .capture_base import Captured
+    from .capture import Capture, Captured
     from .liveness import Watchlist
     from .progress import Progress
     from .replay import Runner

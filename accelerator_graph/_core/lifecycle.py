@@ -9,8 +9,7 @@ from .._interpreter import process
 from .._interpreter.sure_exit import sure_exit
 from ..errors import EmptyGraphWarning, GraphStateError
 from . import ownership, pools, states, switches
-from .capture import Capture
-from .capture_plan import CapturePlan, check_mode
+from .capture import Capture, CapturePlan, check_mode
 from .current_stream import stream_to_capture
 from .graph_base import GraphBase
 from .replay import Runner

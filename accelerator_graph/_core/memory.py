@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from .._interpreter.heap import heap_bytes
 from ..backends.base import DeviceMemory, addresses_in
@@ -12,6 +13,7 @@ from ..errors import AcceleratorGraphError
 from ..interop import registry as interop
 from ..interop.base import PoolContents, PoolSegment
 from . import stream_stack
+from .switches import measuring
 
 if TYPE_CHECKING:
     from .ownership import Owned
@@ -113,3 +115,33 @@ def _around(segments: Sequence[PoolSegment], addresses: Iterable[int]) -> Set[in
         if at >= 0 and address < starts[at] + segments[at].nbytes:
             found.add(starts[at])
     return frozenset(found)
+
+
+class measure_memory:
+    """Measure the executables that this thread makes inside a ``with`` block, for `Graph.memory`.
+
+    Measuring takes time at each instantiation, and what other threads and other programs allocate or free on
+    the device meanwhile is counted as well. So capture the graphs in question inside the block, on one thread
+    and on a device that nobody else uses. A kept graph can be instantiated once more inside it. Blocks can be
+    nested.
+
+    Examples
+    --------
+    ::
+
+        with ag.measure_memory():
+            for size in sizes:
+                capture(size)
+        print(ag.memory_report())
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        measuring.depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        measuring.depth -= 1

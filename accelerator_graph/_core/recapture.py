@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from .._interpreter.sure_exit import if_skipped, sure_exit
-from .capture_plan import CapturePlan
+from .capture import CapturePlan
 from .current_stream import stream_to_capture
 from .lifecycle import Lifecycle
 from .side_streams import beside_current

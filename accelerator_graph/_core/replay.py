@@ -20,7 +20,7 @@ from .switches import measuring
 
 if TYPE_CHECKING:
     from ..backends.base import GraphContents
-    from .capture_base import Captured
+    from .capture import Captured
     from .changing import Changing
     from .memory import Measured
     from .pools import Lease

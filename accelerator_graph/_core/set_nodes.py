@@ -14,7 +14,7 @@ from .node_change import NodeChange
 from .node_changes import NodeChanges, Step
 
 if TYPE_CHECKING:
-    from .capture_base import Captured
+    from .capture import Captured
     from .lifecycle import Lifecycle
     from .replay import Runner
 

@@ -16,7 +16,7 @@ from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
 from ..interop import registry as interop
 from . import capture_table, ownership, pools, stream_stack
-from .capture_plan import CaptureMode, CapturePlan, check_mode
+from .capture import CaptureMode, CapturePlan, check_mode
 from .current_stream import current
 from .lifecycle import Lifecycle
 from .streams import FrameworkCurrent, Stream, as_stream

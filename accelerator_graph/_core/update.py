@@ -8,7 +8,7 @@ from ..backends.base import Misfit
 from ..errors import DriverError, UnsupportedError
 from ..interop.base import Collective, FrameworkRecorder
 from . import states
-from .capture_base import Captured
+from .capture import Captured
 from .changing import Changing, change_lock, refuse_in_a_change
 from .extension import new_lock
 from .graph_base import GraphBase

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.arrays import ArrayType, Copy
+from .._arrays.arrays import ArrayType, Assign, Copy
 from .._arrays.placement import works_on_host, writable
 from .._arrays.signatures import Leaves
 from .._core import capture_table, stream_stack
@@ -145,7 +145,14 @@ class StaticInputs:
                 self.arrays[i] = self.arrays[i].detach()
         copied = [each for each in self.array_types if each.kind != "place"]
         firsts = [i for i in self._firsts if i not in self._nodes.arguments]
-        self._copies_in = self._plan(firsts)
+        self._copies_in = [
+            (i, static, _assign_both(assign, self.merged[i]) if i in self.merged else assign)
+            for i, static, assign in self._plan(firsts)
+        ]
+        self._copies_before = [
+            (i, before, self.array_types[i].assign) for i, before in self.merged.items() if i not in firsts
+        ]
+        """Copies of what the calls themselves do not copy to static arrays, since nodes do."""
         self._back = set(back)
         self._copies_back = self._plan(sorted(self._back))
         tensors = all(each.kind == "tensor" for each in self.array_types)
@@ -168,8 +175,8 @@ class StaticInputs:
 
     def copy_in(self, leaves: Leaves, stream: Stream) -> None:
         """Copy the caller's arrays to the static ones, or have the graph copy them."""
-        for i, before in self.merged.items():
-            self._copy(stream, self.array_types[i].assign, before, leaves[i])
+        for i, before, assign in self._copies_before:
+            self._copy(stream, assign, before, leaves[i])
         if self.bound is not None:
             self.copied = self.bound.patch(leaves)
             for i, static, assign in self._copies_in:
@@ -224,6 +231,16 @@ class StaticInputs:
                 self.array_types[i].count_write(leaves[i])
         if bound is not None:
             bound.keep(leaves)
+
+
+def _assign_both(assign: Assign, before: Any) -> Assign:
+    """Return what copies to an array as `assign` does, and to another one."""
+
+    def assign_both(target: Any, source: Any) -> None:
+        assign(target, source)
+        assign(before, source)
+
+    return assign_both
 
 
 def _released(kept: tuple[list[list[Any]], Stream, CallOrder]) -> None:

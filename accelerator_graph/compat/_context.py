@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from .. import api
-from .._core.capture_plan import CaptureMode
+from .._core.capture import CaptureMode
 from .._core.streams import Stream
 from .._interpreter.sure_exit import sure_exit
 from ..errors import UnsupportedError

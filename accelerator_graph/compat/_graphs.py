@@ -8,8 +8,8 @@ import sys
 from typing import Any, ClassVar
 
 from .. import api
-from .._core import capture_plan, capture_table, ownership, stream_stack, switches
-from .._core.capture_plan import CaptureMode
+from .._core import capture_table, ownership, stream_stack, switches
+from .._core.capture import CaptureMode, CapturePlan
 from .._core.pools import AnyPool
 from .._core.streams import Borrowed, FrameworkCurrent, Stream
 from .._interpreter.environment import is_unset
@@ -59,7 +59,7 @@ class TorchGraph(api.Graph):
     check_input_liveness = False
     """For the next capture; the environment variable may ask for it as well."""
 
-    def _begin(self, plan: capture_plan.CapturePlan) -> None:
+    def _begin(self, plan: CapturePlan) -> None:
         torch = torch_module()
         try:
             plan.stream = target = plan.stream or _current()
@@ -242,7 +242,7 @@ def _surroundings() -> _Surroundings:
     return known
 
 
-def _follow(plan: capture_plan.CapturePlan, device: int) -> None:
+def _follow(plan: CapturePlan, device: int) -> None:
     """Have replays follow torch's current stream of a device, and note who takes part in the capture."""
     here = _surroundings()
     plan.frameworks = here.taking_part

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core.profiling import WARM_UP
-from accelerator_graph._core.sections import Sections, borders, why_not_copied
+from accelerator_graph._core.profiling import WARM_UP, Sections, borders, why_not_copied
 from accelerator_graph.backends._shared.nodes import rerouted
 from accelerator_graph.backends.base import GraphEdge, GraphNode
 from accelerator_graph.backends.cpu import CpuBackend

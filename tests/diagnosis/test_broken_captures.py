@@ -13,12 +13,14 @@ import weakref
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph import interop
 from accelerator_graph._core.switches import DIAGNOSE, VARIABLES
 from accelerator_graph.backends.base import CaptureStatus
 from accelerator_graph.diagnosis._tracing import wording
 from accelerator_graph.diagnosis._tracing.places import Place
 from accelerator_graph.diagnosis._tracing.streams import Streams
 from accelerator_graph.diagnosis._tracing.suspects import Rules, Suspect, culprits
+from accelerator_graph.interop.base import Framework
 from diagnosis.planted import broken_by, library, marked, named
 from threads import in_thread
 
@@ -440,6 +442,49 @@ def test_an_exception_of_the_body_is_no_fault(stream):
     with pytest.raises(ZeroDivisionError), graph:
         divides()
     assert graph.state == "empty"
+
+
+class Refuses(Framework):
+    """A framework that refuses calls in a capture before they reach the driver."""
+
+    api_version = 1
+
+    def backend(self):
+        return "cpu"
+
+    def refuses(self, error):
+        return isinstance(error, BlockingIOError)
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "planted_refuses", object())
+    interop.register("planted_refuses", Refuses)
+    yield
+    interop.unregister("planted_refuses")
+
+
+def copies(stream):
+    stream.launch(int)
+    raise BlockingIOError("not in a capture")  # breaks
+
+
+@pytest.mark.usefixtures("refusing")
+def test_a_call_that_a_framework_refuses_is_named(stream):
+    error = named(copies, ag.Graph(diagnose=True), stream)
+    assert (
+        f":{marked(copies)[1]} in copies: a call was refused (BlockingIOError: not in a capture); move"
+        in str(error)
+    )
+    assert error.reason == "illegal_call"
+
+    def body():
+        waits(stream)
+        copies(stream)
+
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), ag.Graph():
+        body()
+    assert [each[1] for each in lines_of(raised.value)] == [marked(waits)[1], marked(copies)[1]]
 
 
 # ---- every call ----------------------------------------------------------------------------------

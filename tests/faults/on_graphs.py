@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph._core import ownership, sections
+from accelerator_graph._core import ownership, profiling
 from accelerator_graph.backends.base import addresses_in
 
 from .bench import NOTHING, A, Bench, C, faults, found, left
@@ -279,8 +279,8 @@ def profile(bench: Bench, phase: Phase) -> None:
 def parts(bench: Bench, phase: Phase) -> None:
     captured = bench.graph._runner.captured
     contents = captured.recorder.nodes(captured.value)
-    places = sections.borders([(0, 4), (1, 2)], contents)
-    copy = sections.Sections(bench.stream, captured, places)
+    places = profiling.borders([(0, 4), (1, 2)], contents)
+    copy = profiling.Sections(bench.stream, captured, places)
     copy.launch()
     bench.stream.synchronize()
     assert len(copy.spans() or ()) == 2

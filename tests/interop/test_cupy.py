@@ -118,6 +118,24 @@ def test_graphed_over_cupys_arrays(cupy):
     assert f.cache_info().captures == 1
 
 
+@pytest.mark.parametrize("inputs", ["copy", "node"])
+def test_what_a_graphed_function_writes_to_cupys_arrays_reaches_the_caller(cupy, inputs):
+    def step(state, part, other):
+        state *= -1
+        part += 1
+        return other + part.sum()
+
+    f = ag.graphed(step, warmup=1, inputs=inputs)
+    with ag.Stream():
+        ours, theirs = cupy.zeros(64), cupy.zeros(64)
+        for _ in range(5):
+            f(ours[:8], ours[32:64:2], ours[30:40])
+            theirs[:8] *= -1
+            theirs[32:64:2] += 1
+            assert ours.get().tobytes() == theirs.get().tobytes()
+    assert f.cache_info().captures == 1
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_cupy_allocates_in_a_capture(cupy, mode):
     x = cupy.arange(1 << 16, dtype="f4")

@@ -198,7 +198,8 @@ WAYS = [capture_in_a_block, capture_beside, capture_again, capture_by_graphed, c
 @pytest.mark.parametrize("diagnosed", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_refused_call_is_the_cause_in_every_way_of_capturing(stream, way, diagnosed):
-    words = r"failed: a call was refused \(Refused: no\); move it out"
+    where = r" at \S+test_refusals.py:\d+ in run" if diagnosed else ""
+    words = rf"failed{where}: a call was refused \(Refused: no\); move it out"
     with (
         pytest.raises(ag.CaptureError, match=words) as caught,
         ag.diagnose() if diagnosed else nullcontext(),

@@ -8,7 +8,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._core import ownership
-from accelerator_graph._core.capture_base import Captured
+from accelerator_graph._core.capture import Captured
 from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import BackendContractError, BackendLoadError, BackendUnavailableError

@@ -7,8 +7,10 @@ where a thousand nodes are read, or one is changed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import CFUNCTYPE, c_int, c_void_p
+from ctypes import CFUNCTYPE, ArgumentError, c_int, c_void_p
 from typing import NamedTuple, NoReturn, Protocol
+
+from .._shared import no_memory
 
 Function = Callable[..., int]
 
@@ -60,7 +62,16 @@ def calls_of(driver: Addresses) -> Calls:
 
 
 def _function(address: int, arguments: int) -> Function:
-    return CFUNCTYPE(c_int, *(c_void_p,) * arguments)(address)
+    function = CFUNCTYPE(c_int, *(c_void_p,) * arguments)(address)
+
+    def call(*values: int | None) -> int:
+        try:
+            code: int = function(*values)
+        except ArgumentError as error:  # all of them have the right type
+            raise no_memory(error) from error
+        return code
+
+    return call
 
 
 def _address(driver: Addresses, name: str) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from ctypes import byref, c_int
+from ctypes import ArgumentError, byref, c_int
 from functools import partial
 from typing import Any, NoReturn
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError, UnsupportedError
-from .._shared import ASKED, NOT_READY, SPECIAL_STREAMS, keep
+from .._shared import ASKED, NOT_READY, SPECIAL_STREAMS, keep, no_memory
 from .library import Library, import_hip, prepare
 
 _RELAXED = 2
@@ -104,7 +104,10 @@ class Driver:
         After an error the values are garbage.
         """
         arguments, places = prepare(function, args)
-        code = self.function(function)(*arguments)
+        try:
+            code = self.function(function)(*arguments)
+        except ArgumentError as error:
+            raise no_memory(error) from error
         return (code, *[place.value for place in places])
 
     def is_done(self, function: str, handle: int) -> bool:
@@ -189,17 +192,16 @@ class Driver:
 
     def current(self, device: int) -> AbstractContextManager[None]:
         """Make a device current on this thread; afterwards the caller's is current as before."""
-        set_device = self.function("hipSetDevice")
         before: int | None = None
 
         def begin() -> None:
             nonlocal before
             before = self.call("hipGetDevice")
-            self.checked("hipSetDevice", (set_device(device),))
+            self.call("hipSetDevice", device)
 
         def end() -> None:
             if before is not None:
-                set_device(before)
+                self.answer("hipSetDevice", before)
 
         return Between(begin, end)
 
@@ -209,23 +211,21 @@ class Driver:
 
     def relaxed(self, device: int) -> Between:
         """Like `current`; calls made meanwhile disturb no capture, not even this thread's."""
-        set_device = self.function("hipSetDevice")
-        exchange = self.function("hipThreadExchangeStreamCaptureMode")
-        before: int | None = None
+        exchange, before = "hipThreadExchangeStreamCaptureMode", None
         mode = c_int(_RELAXED)
         place = byref(mode)
 
         def begin() -> None:
             nonlocal before
             before = self.call("hipGetDevice")
-            self.checked("hipSetDevice", (set_device(device),))
-            self.checked("hipThreadExchangeStreamCaptureMode", (exchange(place),))
+            self.call("hipSetDevice", device)
+            self.call(exchange, place)
 
         def end() -> None:
             if mode.value != _RELAXED:  # else it was not exchanged, or was relaxed before
-                exchange(place)
+                self.answer(exchange, place)
             if before is not None:
-                set_device(before)
+                self.answer("hipSetDevice", before)
 
         return Between(begin, end)
 

@@ -6,6 +6,7 @@ That is the numbers and what they mean, calls whose answers no interrupt can los
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from ctypes import ArgumentError
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
@@ -98,9 +99,20 @@ def no_graph(backend: str, call: str) -> DriverError:
 def keep(answers: list[Any], function: Callable[..., Any], *args: Any, before: Iterable[Any] = ()) -> None:
     """Append `before` to a list, call a function, and append its answer.
 
-    All of it happens in C: an interrupt can't come between the call and the keeping.
+    All of it happens in C: an interrupt can't come between the call and the keeping. If there is no memory
+    for the arguments, the list is as it was.
     """
-    answers.extend(chain(before, map(function, *zip(args))))
+    count = len(answers)
+    try:
+        answers.extend(chain(before, map(function, *zip(args))))
+    except ArgumentError as error:
+        del answers[count:]
+        raise no_memory(error) from error
+
+
+def no_memory(error: ArgumentError) -> MemoryError:
+    """Return the error for arguments that ctypes could not convert although their types are right."""
+    return MemoryError(f"there was no memory for the arguments of a call ({error}).")
 
 
 def open_driver(

@@ -21,7 +21,19 @@ from ...interop.base import Inspectable
 from . import wording
 from .places import PURE, callers, is_passive, kind_of, name_of, stack_of
 from .streams import IN_C, NAMES, WAITS, Escapes, Forks, Streams
-from .suspects import Moment, Rules, Suspect, after_call, between, culprits, itself, moved, others, positions
+from .suspects import (
+    Moment,
+    Rules,
+    Suspect,
+    after_call,
+    between,
+    culprits,
+    itself,
+    moved,
+    others,
+    positions,
+    raised_by,
+)
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
@@ -210,6 +222,8 @@ class CaptureTrace:
         return wording.every(told, self._subject, self.pieces.found, error if other else told)
 
     def _explained(self, error: CaptureError, cause: BaseException | None) -> CaptureError:
+        if self._found is None and cause is not None and error.reason == "illegal_call":
+            return wording.refused(error, self._subject, raised_by(cause))
         if self._found is None:
             forks = self.forks.unjoined() if error.reason == "unjoined" else []
             return wording.unjoined(error, self._subject, forks) if forks else error

@@ -382,6 +382,13 @@ def after_call(frame: FrameType, function: Any, first: object) -> Suspect | None
     return Suspect(stack_of(frame), places.name_of(function), first)
 
 
+def raised_by(error: BaseException) -> Suspect:
+    """Return the call that an exception comes from."""
+    lines = [(frame.f_code, number) for frame, number in traceback.walk_tb(error.__traceback__)]
+    stack = [Place(code.co_filename, number, code.co_qualname) for code, number in reversed(lines)]
+    return Suspect(stack, raised=True)
+
+
 def between(frame: FrameType, last: Moment | None) -> Suspect:
     """Return what ran on a thread after the last moment at which all was well: the line of that moment."""
     if last is None:

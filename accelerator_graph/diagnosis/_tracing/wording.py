@@ -58,6 +58,12 @@ def broken(
     return told
 
 
+def refused(error: CaptureError, subject: str, call: Suspect) -> CaptureError:
+    """Return the error that names the call that a framework has refused, which left the capture intact."""
+    message = str(error).replace(f"{subject} failed", f"{subject} failed at {_at(call)}", 1)
+    return _with(error, message, [call.public()])
+
+
 def _look_at(unwatched: Sequence[str]) -> str:
     """Return where to look for what was not seen: a clause."""
     if unwatched:

@@ -1,6 +1,4 @@
-"""A look at the operators that a thread calls: which tensors from before a capture they use, and on which
-stream each enqueues its work.
-"""
+"""The operators that a thread calls: which older tensors they use, and on which stream each does its work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """The HIP backend on a runtime: streams, what leaves the caller's state alone, and looking into graphs."""
 
+import sys
 import threading
 from ctypes import CFUNCTYPE, c_void_p
+from functools import partial
 
 import pytest
 
@@ -204,3 +206,25 @@ def test_graphs_of_small_blocks(backend, stream):
         replayed(backend, recorded(backend, stream, block, 5), stream)
         assert block.read() == bytes([5] * nbytes)
         block.free()
+
+
+def test_a_lack_of_memory_is_a_memory_error(backend, stream):
+    """ctypes raises an error of its own where memory runs out while it converts a number."""
+    if sys.version_info >= (3, 12):
+        pytest.skip("Python 3.12 itself crashes where it can't make a cell")
+    testcapi = pytest.importorskip("_testcapi", reason="this Python can't make its allocations fail")
+    raised = set()
+    for at in range(1, 120):
+        event = backend.record_event(stream)
+        asks = partial(backend._driver.call, "hipStreamGetDevice", int(stream))
+        for work in (asks, partial(backend.destroy_event, event)):
+            try:
+                testcapi.set_nomemory(at, at + 1)
+                try:
+                    work()
+                finally:
+                    testcapi.remove_mem_hooks()
+            except Exception as error:
+                raised.add(type(error))
+        backend.destroy_event(event)
+    assert raised == {MemoryError}
