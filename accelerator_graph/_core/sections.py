@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
-from .binding import Executable
 from .capture_base import Captured
+from .replay import Executable
 from .streams import Event, OwnedEvent, Stream
 
 Range = tuple[int, int]
