@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from ._core.memory import measure_memory as measure_memory
     from ._core.module_labels import ModuleLabels as ModuleLabels
     from ._core.module_labels import label_modules as label_modules
-    from ._core.node_change import NodeChange as NodeChange
+    from ._core.node_changes import NodeChange as NodeChange
     from ._core.pools import AnyPool as AnyPool
     from ._core.pools import PoolId as PoolId
     from ._core.pools import graph_pool_handle as graph_pool_handle
-    from ._core.recapture import Recapture as Recapture
     from ._core.states import GraphState as GraphState
     from ._core.streams import Event as Event
     from ._core.streams import Stream as Stream
     from ._core.update import GraphUpdate as GraphUpdate
+    from ._core.update import Recapture as Recapture
     from ._graphed.decorator import CacheInfo as CacheInfo
     from ._graphed.decorator import Graphed as Graphed
     from ._graphed.decorator import GraphInputs as GraphInputs
@@ -93,13 +93,12 @@ _NAMES = {
     "._core.labels": "label",
     "._core.memory": "measure_memory",
     "._core.module_labels": "ModuleLabels label_modules",
-    "._core.node_change": "NodeChange",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing is_graph_available",
     "._core.states": "GraphState",
-    "._core.recapture": "Recapture",
+    "._core.node_changes": "NodeChange",
     "._core.streams": "Event Stream",
-    "._core.update": "GraphUpdate",
+    "._core.update": "GraphUpdate Recapture",
     "._graphed.decorator": "CacheInfo GraphInputs Graphed graphed",
     "._graphed.torch.callables": "make_graphed_callables",
     ".api": "Graph current_graph graph",

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
-from ._core import capture_table, changing, ownership, pools, states
+from ._core import capture_table, ownership, pools, states
 from ._core.call_site import caller
 from ._core.capture import CaptureMode, CapturePlan, check_mode
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
+from ._core.replay import Changing
 from ._core.side_streams import graph as graph
 from ._core.streams import Stream
 from ._interpreter.sure_exit import if_skipped
-from .errors import AcceleratorGraphError
+from .errors import AcceleratorGraphError, GraphStateError
 from .interop import base as frameworks
 from .interop import registry as interop
 
@@ -145,7 +147,7 @@ class Graph(Lifecycle):
         runner = self._runner_for("instantiate()")
         if runner.executable is not None and not self._keep_graph:
             raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
-        with changing.Changing(runner, "instantiate()"):
+        with Changing(runner, "instantiate()"):
             self._instantiate(runner)
 
     @calling(vars(GraphBase)["_launch"])
@@ -164,13 +166,15 @@ class Graph(Lifecycle):
         GraphStateError
             Nothing was captured.
         CaptureError
-            The stream is capturing and the backend can't record a replay. Nothing was touched.
+            The stream is capturing and the backend can't record a replay, or a former executable has run on a
+            stream that is being captured now, so that no other stream can wait for it. Nothing was touched.
         DriverError
             The launch failed.
 
         Notes
         -----
-        Runs of one graph take effect one after another, whatever streams they are on.
+        Runs of one graph take effect one after another, whatever streams they are on, after `update`,
+        `recapture` and `instantiate` as well.
         """
         launch = self._launch
         if stream is None and launch is not None:
@@ -217,9 +221,9 @@ class Graph(Lifecycle):
                 from ._core.liveness import Watchlist
 
                 self._watched = Watchlist()
-            self._watched.add(obj)
-            if runner is not None:
+            if runner is not None:  # before the array is added: one interrupt can't come between the two
                 runner.check_with(self._watched.check)
+            self._watched.add(obj)
         return obj
 
     def reset(self) -> None:
@@ -234,7 +238,7 @@ class Graph(Lifecycle):
             self._forget_capture()
         runner = self._runner
         if runner is not None and runner.changing is not None and not runner.ended:
-            changing.refuse_in_a_change(runner, "reset()")
+            runner.refuse_in_a_change("reset()")
         del runner  # it would be kept beyond `drain`
         try:
             self._release()
@@ -250,7 +254,8 @@ class Graph(Lifecycle):
 
         If both graphs are kept and alike, the executable is changed in place, else there is a new one. This
         graph then describes the other's work, and keeps its pool and retained objects alive. Runs that are
-        under way complete; objects that only the former work needed are let go, as by `reset`.
+        under way complete; objects that only the former work needed are let go, as by `reset`. Waits for
+        launches of other threads, which block while the device's queue is full.
 
         Raises
         ------
@@ -264,7 +269,8 @@ class Graph(Lifecycle):
             No executable could be made. The graph does what it did before; or it has no executable any more,
             which the error says.
         """
-        from ._core.update import update
+        with _Importing("update()"):
+            from ._core.update import update
 
         return update(self, other)
 
@@ -275,7 +281,10 @@ class Graph(Lifecycle):
         the given one. Until the block has ended well, and if the body raises, the graph does its former work;
         `current_graph` is another graph meanwhile. Raises as `update` does.
         """
-        return _core.Recapture(self, self._like(pool))
+        with _Importing("recapture()"):
+            from ._core.update import Recapture
+
+        return Recapture(self, self._like(pool))
 
     def clone(self) -> Graph:
         """Return another graph, kept and without an executable, that does the same work.
@@ -283,7 +292,8 @@ class Graph(Lifecycle):
         Raises `GraphStateError` if nothing was captured or the graph was not kept, and `UnsupportedError` as
         `update` does.
         """
-        from ._core.update import clone
+        with _Importing("clone()"):
+            from ._core.update import clone
 
         self._kept("clone()")
         clone(self, copy := self._like(None))
@@ -313,13 +323,15 @@ class Graph(Lifecycle):
         DriverError
             The driver refused. Nothing has changed, unless the error says that there is no executable now.
         """
-        from ._core.set_nodes import set_nodes
+        with _Importing("set_node()"):
+            from ._core.node_changes import set_nodes
 
         set_nodes(self, "set_node()", {node: change})
 
     def set_nodes(self, changes: Mapping[int, _core.NodeChange]) -> None:
         """Change several nodes as `set_node` does: all of them, or none. No run sees only some changes."""
-        from ._core.set_nodes import set_nodes
+        with _Importing("set_nodes()"):
+            from ._core.node_changes import set_nodes
 
         set_nodes(self, "set_nodes()", changes)
 
@@ -569,6 +581,25 @@ class Graph(Lifecycle):
     def capture_error_mode(self, mode: CaptureMode) -> None:
         self._check("capture_error_mode")
         self._mode = check_mode(mode)
+
+
+class _Importing:
+    """Encloses the import of what changes graphs: a signal handler may come in the middle of that import."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(exc, ImportError) and "partially initialized" in str(exc):
+            raise GraphStateError(
+                f"Graph.{self._what}: this thread is in the middle of importing what that needs; call it "
+                "afterwards, not in a signal handler or a finaliser."
+            ) from exc
 
 
 def current_graph() -> Graph | None:

@@ -6,15 +6,14 @@ from .._interpreter.lazy import imported_on_use
 
 TYPE_CHECKING: bool = False  # as in the package itself
 if TYPE_CHECKING:
-    from .node_change import NodeChange as NodeChange
-    from .recapture import Recapture as Recapture
+    from .node_changes import NodeChange as NodeChange
     from .update import GraphUpdate as GraphUpdate
+    from .update import Recapture as Recapture
 else:  # methods of `Graph` and `Stream` take and return these; no capture needs them
     __getattr__ = imported_on_use(
         __name__,
         {
-            f"{__name__}.node_change": "NodeChange",
-            f"{__name__}.recapture": "Recapture",
-            f"{__name__}.update": "GraphUpdate",
+            f"{__name__}.node_changes": "NodeChange",
+            f"{__name__}.update": "GraphUpdate Recapture",
         },
     )

@@ -10,7 +10,13 @@ version: int
 
 @final
 class Lock:
-    """A recursive lock, as `threading.RLock`, that a `Launch` takes without waiting."""
+    """A recursive lock, as `threading.RLock`, that a `Launch` takes or shares without waiting.
+
+    Who enters it waits for the launches that share it, and for no new ones.
+    """
+
+    owner: Any
+    """The owner whose launches may take the lock: those of others take their ordinary way. Unset: all may."""
 
     def __enter__(self) -> None: ...
     def __exit__(
@@ -21,6 +27,7 @@ class Lock:
         /,
     ) -> None: ...
     def _is_owned(self) -> bool: ...
+    def _at_fork_reinit(self) -> None: ...
 
 @final
 class Launch:
@@ -37,7 +44,8 @@ class Launch:
     failed : callable
         Takes a code that is not 0, and raises.
     lock : Lock, optional
-        Held during the call. If it is not free, the launcher takes its ordinary way.
+        Held during the call. If it is not free, or its `owner` is another one, the launcher takes its
+        ordinary way.
     latest : int, optional
         Address of a ``void *`` that lives as long as the owner and is written with the lock held. While that
         is another stream, the launcher takes its ordinary way.
@@ -47,8 +55,12 @@ class Launch:
     capturing : int, optional
         Address of an ``int capturing(void *stream, int *status)``, asked before every call: unless it returns
         0 and the status is 0, the launcher takes its ordinary way.
+    shared : bool, optional
+        Launches may share the lock, so that only who enters it keeps them off.
     """
 
+    @property
+    def owner(self) -> object: ...
     def __init__(
         self,
         function: int,
@@ -61,6 +73,7 @@ class Launch:
         current: int = 0,
         context: int = 0,
         capturing: int = 0,
+        shared: bool = False,
     ) -> None: ...
 
 @final

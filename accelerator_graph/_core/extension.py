@@ -16,7 +16,7 @@ from .._interpreter.environment import variable
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SWITCH = "ACCELERATOR_GRAPH_PURE_PYTHON"
-VERSION = 3
+VERSION = 4
 """As in `_fast.c`. Raise both whenever Python can't work with the extension that was built before."""
 
 
@@ -46,8 +46,15 @@ def fits(extension: object) -> bool:
 fast = _extension()
 """The extension; None if it was not built, was built from another version, or is switched off."""
 
-new_lock = threading.RLock if fast is None else fast.Lock
-"""Makes the lock of an executable."""
+
+class _Lock(type(threading.RLock())):  # type: ignore[misc]
+    """As `_fast.Lock`: a re-entrant lock, and what the launches that hold it launch."""
+
+    __slots__ = ("owner",)
+
+
+new_lock = _Lock if fast is None else fast.Lock
+"""Makes a re-entrant lock."""
 
 
 def calling(slot: object) -> Callable[[Function], Function]:

@@ -7,7 +7,8 @@ typedef struct {
     void *stream;
     PyObject *owner;  /* as long as this lives, the executable does */
     PyObject *failed; /* takes a code and raises */
-    Lock *lock;       /* NULL: launches may overlap */
+    Lock *lock;       /* NULL: launches depend on nothing */
+    int shared;       /* whether several launches may have the lock at once */
     void **latest;    /* NULL, or where another stream is noted if that is out of the ordinary */
     current_function current; /* NULL, or asked first: another context than this is out of the ordinary */
     void *context;
@@ -18,16 +19,17 @@ static PyObject *
 launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"function", "executable", "stream",  "owner",     "failed", "lock",
-                            "latest",   "current",    "context", "capturing", NULL};
+                            "latest",   "current",    "context", "capturing", "shared", NULL};
     State *state = PyType_GetModuleState(type);
     void *function, *executable, *stream;
     void *latest = NULL, *current = NULL, *context = NULL, *capturing = NULL;
     PyObject *owner, *failed, *lock = Py_None;
+    int shared = 0;
     if (state == NULL
-        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OO|OO&O&O&O&:Launch", names, address, &function,
+        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OO|OO&O&O&O&p:Launch", names, address, &function,
                                         address, &executable, address, &stream, &owner, &failed, &lock,
                                         address, &latest, address, &current, address, &context, address,
-                                        &capturing))
+                                        &capturing, &shared))
         return NULL;
     if (function == NULL) {
         PyErr_SetString(PyExc_ValueError, "function must be the address of a launch function, not 0.");
@@ -41,9 +43,14 @@ launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_ValueError, "latest is read with the lock held; pass a lock, too.");
         return NULL;
     }
+    if (shared && (latest != NULL || lock == Py_None)) {
+        PyErr_SetString(PyExc_ValueError, "a launch shares a lock, and has no latest stream then.");
+        return NULL;
+    }
     Launch *self = (Launch *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
+    self->shared = shared;
     self->function = (launch_function)function;
     self->executable = executable;
     self->stream = stream;
@@ -57,15 +64,20 @@ launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-/* Take the lock if this may be launched now, and say whether it was. */
+/* Take the lock, or a share in it, if this may be launched now, and say whether it was. */
 static int
 launch_reserve(Launch *self)
 {
-    if (!PyThread_acquire_lock(self->lock->lock, NOWAIT_LOCK))
+    Lock *lock = self->lock;
+    if (!(self->shared ? lock_share(lock) : PyThread_acquire_lock(lock->lock, NOWAIT_LOCK)))
         return 0;
-    if (self->latest == NULL || *self->latest == self->stream)
+    if ((lock->owner == NULL || lock->owner == self->owner)
+        && (self->latest == NULL || *self->latest == self->stream))
         return 1;
-    PyThread_release_lock(self->lock->lock);
+    if (self->shared)
+        lock_share_no_more(lock);
+    else
+        PyThread_release_lock(lock->lock);
     return 0;
 }
 
@@ -87,9 +99,11 @@ launch_now(Launch *self, Patches *patches, const uintptr_t *addresses, int *code
     done = patches == NULL || patches_move(patches, addresses);
     if (done)
         *code = self->function(self->executable, self->stream);
-    if (self->lock != NULL)
+    if (self->lock != NULL && !self->shared)
         PyThread_release_lock(self->lock->lock);
     Py_END_ALLOW_THREADS
+    if (self->shared)
+        lock_share_no_more(self->lock);
     return done;
 }
 
@@ -138,11 +152,17 @@ launch_dealloc(PyObject *op)
     let_go(op);
 }
 
+static PyMemberDef launch_members[] = {
+    {"owner", T_OBJECT_EX, offsetof(Launch, owner), READONLY, "As long as this lives, the executable does."},
+    {NULL},
+};
+
 static PyType_Slot launch_slots[] = {
     {Py_tp_doc, "An executable on a stream, and the function that launches it."},
     {Py_tp_new, launch_new},
     {Py_tp_traverse, launch_traverse},
     {Py_tp_dealloc, launch_dealloc},
+    {Py_tp_members, launch_members},
     {0, NULL},
 };
 

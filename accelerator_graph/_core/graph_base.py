@@ -177,7 +177,7 @@ class GraphBase:
         lost = {"empty": self._lost, "capturing": states.BEGUN_BEFORE_FORK}
         why = lost.get(self.state, states.CAPTURED_BEFORE_FORK)
         if self._runner is not None:
-            self._runner.refuse(states.CAPTURED_BEFORE_FORK)
+            self._runner.after_fork(states.CAPTURED_BEFORE_FORK)
         self._empty()
         self._lost = why
 

@@ -1,19 +1,42 @@
-"""The changes made to the nodes of an executable, and the steps that make more."""
+"""Changes of the nodes of an executable: `Graph.set_node` and `Graph.set_nodes`, all of them or none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from numbers import Number
+from operator import index
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypedDict
 
 from .._interpreter.integers import boolean, integer
-from ..backends.base import Change, GraphContents, GraphNode, NodeSetter, Recorder, word
+from .._interpreter.sure_exit import Section
+from ..backends.base import Argument, Change, GraphContents, GraphNode, NodeSetter, Recorder, word
 from ..backends.memory import memory_of
-from .node_arguments import argument_changes, arguments_by_position
-from .node_change import NodeChange
+from ..errors import AcceleratorGraphError, GraphStateError, UnsupportedError
+from .replay import Changing, Runner
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
+    from .capture import Captured
+    from .lifecycle import Lifecycle
+
+_HALF_DONE = "changes of its nodes could not be undone; call instantiate(), and make them again"
+
+
+class NodeChange(TypedDict, total=False):
+    """The keywords of `Graph.set_node`."""
+
+    arguments: Sequence[object] | Mapping[int, object]
+    """All arguments of a kernel in order, or some by their positions."""
+    source: object
+    target: object
+    """The memory that a copy or a fill reads and writes, as in `Stream.copy`, or an address."""
+    value: int
+    """The value that a fill gives each element."""
+    enabled: bool
+    """Whether later runs do the node's work."""
+
 
 _NAMES = tuple(NodeChange.__annotations__)
 
@@ -49,13 +72,10 @@ class NodeChanges:
         "_set",
         "_setters",
         "graph",
-        "under_way",
     )
 
     def __init__(self, recorder: Recorder, backend: Backend, graph: Any, executable: Any) -> None:
         self.graph = graph
-        self.under_way = False
-        """Some of several steps have been done."""
         self._recorder = recorder
         self._backend = backend
         self._executable = executable
@@ -126,8 +146,8 @@ class NodeChanges:
         for name, given in parameters.items():
             if name == "arguments":
                 arguments = setter.arguments or ()
-                values = arguments_by_position(where, len(arguments), given)
-                changes += argument_changes(where, arguments, values)
+                values = _by_position(where, len(arguments), given)
+                changes += _argument_changes(where, arguments, values)
                 kept |= {(number, f"argument {position}"): value for position, value in values.items()}
             elif name == "value":
                 changes.append(self._value(where, setter, given))
@@ -177,3 +197,166 @@ class NodeChanges:
     def _enabled(self, number: int, enabled: bool) -> None:
         self._set.setdefault(number, set()).add("enabled")
         (self._disabled.discard if enabled else self._disabled.add)(number)
+
+
+class _Changing(Section):
+    """Does all steps on entry, or none. If some were done and can't be undone, drops the executable.
+
+    The launch lock is held. A signal handler of this thread can't replay the graph meanwhile.
+    """
+
+    __slots__ = ("_before", "_begun", "_complete", "_runner", "_steps", "_under_way")
+
+    def __init__(self, steps: Sequence[Step], runner: Runner) -> None:
+        self._steps = steps
+        self._runner = runner
+        self._begun: list[Step] = []
+        self._complete = False
+        self._before = runner.launching.owner
+        self._under_way = self._before.checked(_refuse)
+
+    def begin(self) -> None:
+        """Do the steps."""
+        self._runner.launching.owner = self._under_way
+        for step in self._steps:
+            self._begun.append(step)
+            try:
+                step.do()
+            except AcceleratorGraphError:
+                self._begun.pop()  # it has changed nothing
+                raise
+        self._complete = True
+
+    def end(self) -> None:
+        """Note what was done, or undo it."""
+        if self._complete:
+            for step in self._steps:
+                step.done()
+        else:
+            try:
+                for step in reversed(self._begun):
+                    step.undo()
+            except Exception:  # whatever it was, nobody knows any more what the nodes would do
+                self._runner.launching.owner = self._before
+                self._runner.refuse(_HALF_DONE, "instantiate")
+        if self._runner.launching.owner is self._under_way:
+            self._runner.launching.owner = self._before
+
+
+def _refuse() -> NoReturn:
+    raise GraphStateError("the graph's nodes are being changed by this thread; replay it afterwards.")
+
+
+def _by_position(where: str, count: int, given: object) -> dict[int, object]:
+    """Return the new arguments of a kernel by their positions: all of them, or some.
+
+    Raises
+    ------
+    TypeError, ValueError
+        They are not of that form, or too few or too many. The message begins with `where`.
+    """
+    if isinstance(given, Mapping):
+        by_position = {integer(at, f"{where}: a position"): value for at, value in given.items()}
+        if not by_position or not all(0 <= at < count for at in by_position):
+            raise ValueError(
+                f"{where}: the positions of its arguments are 0 to {count - 1}, not {list(given)}."
+            )
+        return by_position
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        if len(given) != count:
+            raise ValueError(
+                f"{where} takes {count} arguments, not {len(given)}; pass some of them by position."
+            )
+        return dict(enumerate(given))
+    raise TypeError(f"{where}: arguments must be a sequence of all, or a dict by position, not {given!r}.")
+
+
+def _argument_changes(
+    where: str, arguments: Sequence[Argument], by_position: Mapping[int, object]
+) -> Iterator[Change]:
+    """Yield the changes that give a kernel new arguments.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One can't be passed, or is of another size. The message begins with `where`.
+    """
+    for position, value in by_position.items():
+        place = arguments[position]
+        yield Change(place.block, place.offset, _bytes(f"{where}: argument {position}", value, place.nbytes))
+
+
+def _bytes(where: str, value: object, nbytes: int) -> bytes:
+    data = _bytes_of(where, value, nbytes)
+    if len(data) != nbytes:
+        raise ValueError(f"{where} has {nbytes} bytes, and {value!r} has {len(data)}; pass one of that size.")
+    return data
+
+
+def _bytes_of(where: str, value: object, nbytes: int) -> bytes:
+    try:
+        return ctypes.string_at(ctypes.addressof(value), ctypes.sizeof(value))  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is not None:
+        try:
+            address = index(interface["data"][0] or 0)
+            return address.to_bytes(8, "little")
+        except (LookupError, TypeError, OverflowError):
+            raise TypeError(
+                f"{where} has a __cuda_array_interface__ without an address; pass an array in device memory."
+            ) from None
+    if hasattr(value, "dtype"):
+        if getattr(value, "shape", None) != () or not hasattr(value, "tobytes"):
+            raise TypeError(f"{where} is an array in host memory; pass an array in device memory.")
+        data: bytes = value.tobytes()
+        return data
+    if (isinstance(value, Number) and not hasattr(value, "__index__")) or not hasattr(value, "__int__"):
+        raise TypeError(
+            f"{where} can't be a {type(value).__name__!r} object; pass a ctypes or NumPy scalar, such as "
+            "ctypes.c_float(1.5), an int, or an object with __cuda_array_interface__."
+        )
+    number = int(value)
+    if not -1 << 8 * nbytes - 1 <= number < 1 << 8 * nbytes:
+        raise ValueError(f"{where} has {nbytes} bytes, and {number} does not fit into them.")
+    return (number % (1 << 8 * nbytes)).to_bytes(nbytes, "little")
+
+
+def _changes_of(runner: Runner, captured: Captured, what: str) -> NodeChanges:
+    executable = runner.executable
+    assert executable is not None
+    if executable.made_of is not captured.value:
+        raise GraphStateError(
+            f"Graph.{what}: the executable was updated in place with the work of another graph, whose nodes "
+            "it does not know; call instantiate() first."
+        )
+    if executable.changes is None:
+        backend = captured.backend
+        executable.changes = NodeChanges(captured.recorder, backend, captured.value, executable.value)
+    return executable.changes
+
+
+# last: a signal handler may come in the middle of the first import
+def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> None:
+    """Change nodes of a graph's executable: all changes, or none.
+
+    If changes can't be undone, the graph has no executable any more.
+    """
+    runner = graph._runner_for(what)
+    with runner.lock, Changing(runner, what):
+        captured = graph._kept(what)
+        if type(captured.backend).node_setter is Recorder.node_setter:
+            raise UnsupportedError(
+                f"Graph.{what}: backend {captured.backend.name!r} can't change nodes of an executable; "
+                "capture the work again, with recapture()."
+            )
+        changes = _changes_of(runner, captured, what)
+        steps = changes.prepare(what, wanted, runner.num_nodes())
+        try:
+            with runner.launching, _Changing(steps, runner):
+                pass
+        except BaseException as error:
+            if runner.dropped:
+                error.add_note("The executable was changed in part, and the graph has none now.")
+            raise

@@ -10,9 +10,9 @@ from .._interpreter.integers import boolean, integer
 from ..backends.base import Capability, GraphContents, GraphEdge, GraphNode, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
-from .binding import Executable
 from .capture import Captured
 from .marks import LabelledRange, if_in_order
+from .replay import Executable
 from .streams import Event, OwnedEvent, Stream, captured_by
 
 if TYPE_CHECKING:

@@ -1,39 +1,308 @@
-"""Replaying a captured graph: its executable, and everything that is bound to it."""
+"""Replaying a captured graph: its executable, and the callables that launch it on a stream.
+
+All callables of a graph read one cell, the `owner` of the graph's launch lock. One assignment exchanges what
+all of them launch.
+"""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
-from .._interpreter.process import after_fork
-from ..backends.base import Capability, unsupported
-from ..errors import GraphStateError, UnsupportedError
-from .binding import Binding, Executable, refuse_capturing
-from .extension import fast
-from .ownership import drain
+from .._interpreter.sure_exit import Section
+from ..backends.base import Capability, SameContext, SameStream, unsupported
+from ..errors import AcceleratorGraphError, CaptureError, GraphStateError, UnsupportedError
+from ..interop.base import FrameworkRecorder
+from . import capture_table
+from .extension import fast, new_lock
+from .ownership import Owned, drain
 from .states import RESET_MEANWHILE
-from .streams import FrameworkCurrent, Stream, as_stream, describe
+from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
 from .switches import measuring
 
 if TYPE_CHECKING:
-    from ..backends.base import GraphContents
+    from ..backends.base import Backend, GraphContents, Recorder
+    from ._fast import Launch, Launcher
     from .capture import Captured
-    from .changing import Changing
     from .memory import Measured
+    from .node_changes import NodeChanges
     from .pools import Lease
 
 MOST_STREAMS = 16
 """The most streams to remember; more would only cost memory."""
 
-_adding = threading.RLock()
-"""Held while a binding is added, or a check to a graph that was not kept."""
+
+class Executable(Owned):
+    """An executable of a captured graph.
+
+    Attributes
+    ----------
+    made_of : object
+        The recorder's graph, if that was kept.
+    changes : NodeChanges or None
+        What single nodes were changed to, once some were.
+    key : object
+        Stands for the executable in bindings, which don't keep it alive.
+    runs : tuple
+        The bindings whose runs may be in progress, with their streams, which are kept alive.
+    """
+
+    __slots__ = ("changes", "key", "made_of", "runs")
+
+    def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
+        super().__init__(recorder, backend, value, *keeps)
+        self.made_of: object = None
+        self.changes: NodeChanges | None = None
+        self.key = object()
+        self.runs: tuple[tuple[ref[Binding], Stream], ...] = ()
+
+    def note_run(self, binding: Binding, stream: Stream) -> None:
+        """Note that a binding is about to launch. The launch lock is held."""
+        if all(each() is not binding for each, _ in self.runs):
+            self.runs = (*self.runs, (ref(binding), stream))
+
+    def forget_runs(self) -> None:
+        """Forget the runs of bindings that are gone: a later one has begun, and runs are in order."""
+        self.runs = tuple(each for each in self.runs if each[0]() is not None)
+
+    def ends(self) -> list[Event | Stream]:
+        """Return what a stream has to wait for to come after all runs. The launch lock is held."""
+        found: list[Event | Stream] = []
+        for _, stream in self.runs:
+            end: Event | Stream = stream
+            if Capability.EVENTS in self.backend.capabilities(stream.device):
+                with suppress(AcceleratorGraphError):  # else the first run tries again
+                    if not stream._is_capturing():
+                        end = stream.record()
+            found.append(end)
+        return found
+
+    def let_go(self) -> None:
+        """Have no binding keep this alive."""
+        for binding, _ in self.runs:
+            if (bound := binding()) is not None:
+                bound.let_go()
+
+    def act(self) -> None:
+        """Destroy the executable."""
+        self.recorder.destroy_executable(self.value)
+
+
+class Current:
+    """What the replays of a graph launch. Never changed: all callables get another one at once.
+
+    Parameters
+    ----------
+    executable : Executable or None
+        The executable, once there is one.
+    check : callable, optional
+        Called before every launch. If it raises, nothing is launched and the exception passes.
+    former : list of Event or Stream
+        What the first run has to wait for: the runs of former executables. Empty from then on.
+    why : str
+        Why there is no executable.
+    until : {"replay", "instantiate", "never"}
+        Which call makes one, if there is none.
+    """
+
+    __slots__ = ("check", "executable", "former", "until", "why")
+
+    def __init__(
+        self,
+        executable: Executable | None,
+        check: Callable[[], None] | None,
+        former: list[Event | Stream],
+        why: str = RESET_MEANWHILE,
+        until: Literal["replay", "instantiate", "never"] = "replay",
+    ) -> None:
+        self.executable = executable
+        self.check = check
+        self.former = former
+        self.why = why
+        self.until = until
+
+    def checked(self, check: Callable[[], None]) -> Current:
+        """Return the same with this check."""
+        return Current(self.executable, check, self.former, self.why, self.until)
+
+    def launchable(self) -> Executable:
+        """Return the executable; raise `GraphStateError` if there is none."""
+        if self.executable is None:
+            raise GraphStateError(f"{self.why}.")
+        return self.executable
+
+
+_NOTHING = Current(None, None, [])
+"""What a graph launches that has no executable yet."""
+
+
+class Binding:
+    """A graph bound to a stream.
+
+    Parameters
+    ----------
+    lock : Lock
+        The graph's launch lock.
+    stream : Stream
+        Where launches go. A hold of its own, which nobody else can close.
+    keeps : object
+        What has to live as long as the callable does.
+    """
+
+    __slots__ = ("__weakref__", "_asks", "_keeps", "_launcher", "_lock", "_prepared", "_stream")
+
+    _prepared: tuple[object, Callable[[], Any] | None]
+    """The `Current` for which all is decided, or the key of an executable; and what launches that. Replaced
+    as a whole."""
+
+    def __init__(self, lock: Any, stream: Stream, keeps: object) -> None:
+        self._lock = lock
+        self._stream = stream
+        self._keeps = keeps
+        self._asks = stream._backend.replay_ignores_captures
+        self._launcher: Callable[[], Launcher | None] | None = None
+        executable = lock.owner.executable or lock.owner.launchable()
+        self._prepared = executable.key, executable.recorder.bind(executable.value, stream._native)
+
+    def launcher(self) -> Callable[[], None]:
+        """Return the callable. It holds the binding, and the binding does not hold it."""
+        if fast is None:
+            return self.launch
+        launcher: Launcher = fast.Launcher(capture_table.live, self.launch)
+        self._launcher = ref(launcher)
+        return launcher
+
+    def launch(self) -> None:
+        """Launch what is current. The callable in C does so itself, or calls this."""
+        if capture_table.live or self._asks:
+            refuse_capturing(self._stream)
+        lock = self._lock
+        with lock:
+            current = lock.owner
+            prepared, call = self._prepared
+            if prepared is current and call is not None:
+                call()
+            else:
+                self._decide(current, prepared, call)
+
+    def _decide(self, current: Current, prepared: object, call: Callable[[], Any] | None) -> None:
+        """Launch what this callable has not launched before, or what has to be checked each time."""
+        stream, executable, check = self._stream, current.executable or current.launchable(), current.check
+        if check is not None:
+            check()
+        if call is None or prepared is not executable.key:
+            call = executable.recorder.bind(executable.value, stream._native)
+            self._prepared = executable.key, call
+        if current.former and stream._is_capturing():  # the run is recorded and does not begin
+            call()
+            return
+        executable.note_run(self, stream)
+        if current.former:
+            _follow(stream, current.former)
+        call()
+        if current.former:
+            current.former.clear()
+        if len(executable.runs) > 1:
+            executable.forget_runs()
+        if check is None:
+            self._connect(current, executable, call)
+
+    def _connect(self, current: Current, executable: Executable, call: Callable[[], Any]) -> None:
+        """Decide nothing more from now on, and have the callable in C launch without Python if it can."""
+        launcher, recorder = None if self._launcher is None else self._launcher(), executable.recorder
+        if launcher is not None and (launcher.target is None or launcher.target.owner is not current):
+            launcher.target = _launch_in_c(current, executable, self._stream, self._lock)
+        in_c = launcher is not None and launcher.target is not None
+        if in_c and recorder.serialises_replays:
+            self._prepared = None, None  # Python hardly ever launches: it need not keep the call
+        elif in_c or launcher is None or not isinstance(recorder, FrameworkRecorder):
+            self._prepared = current, call
+        if self._lock.owner is not current:  # the graph was reset meanwhile
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Hold no executable until the next launch."""
+        self._prepared = None, None
+        launcher = None if self._launcher is None else self._launcher()
+        if launcher is not None:
+            launcher.target = None
+
+
+def _follow(stream: Stream, former: list[Event | Stream]) -> None:
+    """Let a stream wait for the runs of former executables."""
+    for end in former:
+        if not isinstance(end, Stream):
+            stream.wait(end)
+        elif end._is_capturing():
+            raise CaptureError(
+                f"replay: a run of the graph's former executable is on the {describe(end)}, which is being "
+                "captured now, so no other stream can wait for it; replay once that capture has ended.",
+                reason="illegal_call",
+            )
+        else:
+            stream._follow(end)
+
+
+def refuse_capturing(stream: Stream) -> None:
+    """Raise if a replay onto this stream would break the capture that it takes part in, or be missing in it.
+
+    Raises
+    ------
+    CaptureError
+        The stream is capturing and its backend can't record a replay. Nothing was touched.
+    """
+    backend = stream._backend
+    if Capability.CHILD_GRAPHS in backend.capabilities(stream.device):
+        return
+    if stream._is_capturing():
+        raise CaptureError(
+            f"replay onto the {describe(stream)}: backend {backend.name!r} can't record a replay in another "
+            f"graph, and {captured_by(stream)}.",
+            reason="illegal_call",
+        )
+
+
+def _launch_in_c(current: Current, executable: Executable, stream: Stream, lock: Any) -> Launch | None:
+    """Return what launches an executable on a stream without Python; None if only its recorder can."""
+    recorder, backend = executable.recorder, stream._backend
+    found = recorder.launch_function(executable.value, stream._native)
+    if found is None or fast is None:
+        return None
+    guard = found.guard
+    latest = guard.address if isinstance(guard, SameStream) else 0
+    in_context, context = (guard.address, guard.context) if isinstance(guard, SameContext) else (0, 0)
+    handles = recorder.handle_int(executable.value), backend.handle_int(stream._native)
+    conditions = latest, in_context, context, found.capturing, recorder.serialises_replays
+    launch: Launch = fast.Launch(found.address, *handles, current, found.failed, lock, *conditions)
+    return launch
+
+
+class Changing(Section):
+    """Encloses a change of a graph; raises `GraphStateError` in the middle of another one by this thread."""
+
+    __slots__ = ("_runner", "_what", "thread")
+
+    def __init__(self, runner: Runner, what: str) -> None:
+        self._runner = runner
+        self._what = what
+        self.thread = get_ident()
+
+    def begin(self) -> None:
+        """Note that the graph is being changed."""
+        self._runner.refuse_in_a_change(self._what)
+        self._runner.changing = self
+
+    def end(self) -> None:
+        """Note that the change is over."""
+        if self._runner.changing is self:
+            self._runner.changing = None
 
 
 class Runner:
-    """A captured graph, its executable once there is one, and everything that is bound to that.
+    """A captured graph, its executable once there is one, and what replays need beside.
 
     Parameters
     ----------
@@ -51,17 +320,14 @@ class Runner:
 
     __slots__ = (
         "__weakref__",
-        "_bound",
-        "_check",
         "beside",
         "captured",
         "changing",
         "counted",
-        "dropped",
-        "ended",
-        "executable",
         "home",
         "keeps_graph",
+        "latest",
+        "launching",
         "lease",
         "lock",
         "measured",
@@ -77,26 +343,46 @@ class Runner:
         check: Callable[[], None] | None,
     ) -> None:
         self.captured: Captured | None = captured
-        self.executable: Executable | None = None
+        self.launching = new_lock()
+        """Held by each launch of the graph, and to change or exchange the executable. Its `owner` is what
+        is launched, a `Current`."""
+        self.launching.owner = _NOTHING if check is None else _NOTHING.checked(check)
+        self.latest: tuple[ref[Stream], Callable[[], None]] | None = None
+        """The stream of the latest replay that named one, and the callable for it."""
         self.measured: Measured | None = None
         self.home = home
         self.lease = lease
-        self.lock = threading.RLock() if keep else _adding
-        """Held while the graph is instantiated late, or a check is added."""
+        self.lock = new_lock()
+        """Held while the graph is changed or instantiated late. Taken before `launching`."""
         self.keeps_graph = keep
         self.beside = False
         """Whether another stream was captured than that of replays."""
         self.retained: tuple[object, ...] = ()
         """What the graph's present work needs."""
-        self.dropped = ""
-        """Why there is no executable any more, if the user has to ask for another one."""
         self.changing: Changing | None = None
         """The change of the graph that is under way."""
-        self.ended = ""
-        """Why there will never be one again."""
-        self._check = check
-        self._bound: tuple[ref[Binding], ...] = ()
         self.counted = None if keep else captured.recorder.node_count(captured.value)
+
+    @property
+    def executable(self) -> Executable | None:
+        """The executable, once there is one."""
+        found: Executable | None = self.launching.owner.executable
+        return found
+
+    @property
+    def _current(self) -> Current:
+        current: Current = self.launching.owner
+        return current
+
+    @property
+    def dropped(self) -> str:
+        """Why there is no executable any more, if the user has to ask for another one."""
+        return self._current.why if self._current.until == "instantiate" else ""
+
+    @property
+    def ended(self) -> str:
+        """Why there will never be an executable again."""
+        return self._current.why if self._current.until == "never" else ""
 
     def is_empty(self, own: int) -> bool:
         """Return True if nothing was captured beside the library's own nodes, as far as that is known.
@@ -134,15 +420,16 @@ class Runner:
         """
         captured = self.captured
         assert captured is not None
-        recorder = captured.recorder
-        if self.executable is not None and recorder.single_executable(captured.value):
+        again = self.launching.owner.executable is not None
+        if again and captured.recorder.single_executable(captured.value):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
             drain()
         executable, self.measured = self.make(captured, self.lease)
-        self.connect(executable)
+        self.exchange(executable)
         if not self.keeps_graph:
             self.captured = None
-        drain()
+        if again:
+            drain()
 
     def make(self, captured: Captured, lease: Lease) -> tuple[Executable, Measured | None]:
         """Make an executable of a graph, which nothing launches yet."""
@@ -159,20 +446,36 @@ class Runner:
         measured = None if before is None else after_instantiation(before, captured, self.home, lease)
         return executable, measured
 
-    def connect(self, executable: Executable) -> None:
-        """Let everything that is bound launch this executable."""
-        with self.lock:
-            if self.ended:
-                raise GraphStateError(f"{self.ended}.")
-            self.executable, self.dropped = executable, ""
-            for binding in self._bindings() if self._bound else ():
-                binding.connect(executable, self._check)
+    def exchange(self, executable: Executable) -> None:
+        """Let all callables launch this executable, whose first run waits for the runs of the former one."""
+        with self.lock, self.launching:
+            current: Current = self.launching.owner
+            if current.until == "never":
+                raise GraphStateError(f"{current.why}.")
+            if current.executable is None:
+                self.launching.owner = Current(executable, current.check, current.former)
+            else:
+                self._replace(Current(executable, current.check, self._ends(current)))
+
+    def _ends(self, current: Current) -> list[Event | Stream]:
+        """Return what the next executable's first run has to wait for. The launch lock is held."""
+        ends = [] if current.executable is None else current.executable.ends()
+        return [*current.former, *ends]
+
+    def _replace(self, current: Current) -> None:
+        former, self.launching.owner = self.executable, current
+        if former is not None:
+            try:
+                former.let_go()
+            except BaseException:  # an interrupt
+                former.let_go()
+                raise
 
     def home_launcher(self) -> Callable[[], None]:
         """Return a callable that replays where replays go that name no stream."""
         owner = self.home._owner
         if not isinstance(owner, FrameworkCurrent):
-            return self._bind(self.home, None).launcher()
+            return Binding(self.launching, self.home, None).launcher()
         # on whatever stream is the framework's current one by then
         framework, device = owner.framework, self.home._device
         launchers: dict[int, Callable[[], None]] = {}
@@ -184,7 +487,7 @@ class Runner:
                 raise GraphStateError(f"{RESET_MEANWHILE}.")
             if launchers:
                 make_room(launchers)
-            call = launchers[handle] = here._bind(here._of_framework(handle), None).launcher()
+            call = launchers[handle] = Binding(here.launching, here._of_framework(handle), None).launcher()
             return call
 
         def launch() -> None:
@@ -230,9 +533,6 @@ class Runner:
                 "return its own, if it has any."
             )
 
-    def _bindings(self) -> list[Binding]:
-        return [binding for each in self._bound if (binding := each()) is not None]
-
     def destination(self) -> Stream:
         """Return the stream that a launch which names none goes to at this moment."""
         owner, device = self.home._owner, self.home.device
@@ -250,69 +550,58 @@ class Runner:
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream, and keeps an object alive."""
-        binding = self._bind(stream, keeps)
-        executable = self._current()
+        binding, self.latest = Binding(self.launching, stream, keeps), None
         if Capability.UPLOAD in stream._backend.capabilities(stream.device) and not stream._is_capturing():
+            executable = self._current.launchable()
             executable.recorder.upload(executable.value, stream.native)
         return binding.launcher()
 
-    def _bind(self, stream: Stream, keeps: object) -> Binding:
-        executable, check = self.executable or self._current(), self._check
-        binding = Binding(stream, executable, keeps, check)
-        with _adding:
-            others = [each for each in self._bound if each() is not None] if self._bound else ()
-            self._bound = (*others, ref(binding))
-        if check is not self._check or executable is not self.executable:  # another thread's, meanwhile
-            binding.connect(self._current(), self._check)
-        return binding
-
     def replay(self, stream: Stream) -> None:
-        """Launch on a stream that is decided now."""
-        executable = self._current()
+        """Launch on a stream that is decided now, and that somebody else may be capturing."""
         refuse_capturing(stream)
-        if self._check is not None:
-            self._check()
-        stream = stream.held()
-        try:
-            with nullcontext() if executable.lock is None else executable.lock:
-                executable.refuse_changing()
-                executable.recorder.replay(executable.value, stream.native)
-                executable.last = stream._owner
-        finally:
-            del executable  # a traceback that held it would look like a launch in progress: see launch_lock
+        latest = self.latest
+        if latest is not None and latest[0]() is stream:
+            latest[1]()
+            return
+        self.latest = None
+        launch = Binding(self.launching, stream.held(), None).launcher()
+        launch()
+        self.latest = ref(stream), launch
 
     def check_with(self, check: Callable[[], None]) -> None:
-        """Call this ahead of every launch from now on, those that were bound before included."""
-        if self._check is not None:
-            return
-        self._check = check
-        if self.executable is not None:
-            for binding in self._bindings():
-                binding.connect(self.executable, check)
+        """Call this ahead of every launch from now on, in callables from before, too."""
+        with self.lock:
+            if self._current.check is None:
+                self.launching.owner = self._current.checked(check)
 
-    def _current(self) -> Executable:
-        """Return the executable, unless another thread has reset the graph."""
-        executable = self.executable
-        if executable is None:
-            raise GraphStateError(f"{RESET_MEANWHILE}.")
-        return executable
-
-    def refuse(self, why: str) -> None:
-        """Let go of the executable; everything that is bound raises `GraphStateError`."""
-        for binding in self._bindings() if self._bound else ():
-            binding.refuse(why)
-        self.executable = None
+    def refuse(self, why: str, until: Literal["replay", "instantiate"] = "replay") -> None:
+        """Let go of the executable; callables raise `GraphStateError` until there is another one."""
+        with self.lock, self.launching:
+            current = self._current
+            if current.until != "never":
+                self._replace(Current(None, current.check, self._ends(current), why, until))
 
     def end(self, why: str) -> None:
-        """Like `refuse`, for good, even if another thread is making an executable."""
+        """Let go of the executable for good, even if another thread is making one. Waits for no launch."""
         with self.lock:
-            self.ended = why
-            self.refuse(why)
+            self._replace(Current(None, None, [], why, "never"))
 
-    def drop(self, why: str) -> None:
-        """Like `refuse`; the graph has no executable until `instantiate`."""
-        self.dropped = why
-        self.refuse(why)
+    def after_fork(self, why: str) -> None:
+        """As `end`, in a forked child, where the threads that hold locks may be gone."""
+        self.lock._at_fork_reinit()
+        self.launching._at_fork_reinit()
+        self.end(why)
+
+    def refuse_in_a_change(self, what: str) -> None:
+        """Raise `GraphStateError` if this thread is changing the graph already, or the graph was reset."""
+        change = self.changing
+        if change is not None and change.thread == get_ident():
+            raise GraphStateError(
+                f"Graph.{what}: this thread is in the middle of another change of the graph; call it "
+                "afterwards, not in a signal handler or a finaliser."
+            )
+        if self.ended:
+            raise GraphStateError(f"{self.ended}.")
 
 
 def make_room(table: dict[Any, Any]) -> None:
@@ -320,11 +609,3 @@ def make_room(table: dict[Any, Any]) -> None:
     if len(table) >= MOST_STREAMS:
         with suppress(KeyError, RuntimeError, StopIteration):  # another thread drops one
             del table[next(iter(table))]
-
-
-def _after_fork() -> None:
-    global _adding
-    _adding = threading.RLock()
-
-
-after_fork(_after_fork)

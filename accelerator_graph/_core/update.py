@@ -1,30 +1,32 @@
-"""Other work for a graph: in place where that is allowed, else by a new executable."""
+"""Other work for a graph, from another graph or from another capture: in place, else by a new executable."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
+from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends.base import Misfit
 from ..errors import DriverError, UnsupportedError
 from ..interop.base import Collective, FrameworkRecorder
 from . import states
-from .capture import Captured
-from .changing import Changing, change_lock, refuse_in_a_change
-from .extension import new_lock
+from .capture import Captured, CapturePlan
+from .current_stream import stream_to_capture
 from .graph_base import GraphBase
-from .launch_lock import launch_lock
+from .lifecycle import Lifecycle
 from .liveness import Watchlist
 from .ownership import Owned, drain
 from .pools import Lease
-from .replay import Runner
-from .streams import describe
+from .replay import Changing, Runner
+from .side_streams import beside_current
+from .streams import FrameworkCurrent, describe
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from .binding import Executable
-    from .lifecycle import Lifecycle
     from .progress import Progress
+    from .replay import Executable
+
+
+_THEN = "the graph goes on doing its former work"
 
 
 class GraphUpdate(NamedTuple):
@@ -93,13 +95,15 @@ def shared_work(graph: Lifecycle, runner: Runner, captured: Captured, what: str)
         lent.labels, lent.mode = captured.labels, captured.mode
         captured = lent
     work = _work(graph, runner, captured, runner.lease.shared())
-    refuse_in_a_change(runner, what)  # a signal handler may have reset it
+    runner.refuse_in_a_change(what)  # a signal handler may have reset it
     return work
 
 
 def _work(graph: Lifecycle, runner: Runner, captured: Captured, lease: Lease) -> Work:
-    retained = (*runner.retained, *(graph._retained or ()))
-    return Work(captured, lease, retained, graph._watched, graph._collectives, graph._progress)
+    retained = {id(each): each for each in (*runner.retained, *(graph._retained or ()))}  # each one once
+    return Work(
+        captured, lease, tuple(retained.values()), graph._watched, graph._collectives, graph._progress
+    )
 
 
 def check_shareable(captured: Captured, what: str) -> None:
@@ -111,43 +115,22 @@ def check_shareable(captured: Captured, what: str) -> None:
         )
 
 
-def update(graph: Lifecycle, other: Lifecycle) -> GraphUpdate:
-    """Let a graph do the work of another one: `Graph.update`."""
-    runner = graph._runner_for("update()")
-    if not isinstance(other, GraphBase):
-        raise TypeError(f"Graph.update(): the argument must be an accelerator_graph.Graph, not {other!r}.")
-    if other is graph:
-        raise ValueError("Graph.update(): a graph can't be updated with itself; pass another one.")
-    its = other._runner
-    captured = None if its is None else its.captured
-    if its is None or captured is None:
-        fact = states.REFUSED["update()"].get(other.state) or states.NOT_KEPT
-        raise graph._refusal("update()", f"the other graph can't be used: {fact}")
-    home, there = runner.home, its.home
-    if (home._backend, home.device) != (there._backend, there.device):
-        raise ValueError(
-            f"Graph.update(): the graphs are of the {describe(home)} and the {describe(there)}, and both "
-            "must be of one backend and device."
-        )
-    return give(shared_work(other, its, captured, "update()"), graph, runner, "update()")
-
-
 def give(work: Work, graph: Lifecycle, runner: Runner, what: str) -> GraphUpdate:
     """Let a graph that was captured do other work from now on.
 
     If that fails, it does what it did before; but if it can't be known what its executable would do, it has
     none, and the error says so.
     """
-    with change_lock(runner), Changing(runner, what):
+    with runner.lock, Changing(runner, what):
         intact, taken = True, None
         try:
             counted = None if runner.keeps_graph else work.captured.recorder.node_count(work.captured.value)
-            misfit, place = _in_place(runner, work.captured)
-            if place is not None:
+            misfit, values = _in_place(runner, work.captured)
+            if values:
                 intact = False
                 try:
-                    with place.lock:
-                        misfit = work.captured.backend.update(*place.values)
+                    with runner.launching:
+                        misfit = work.captured.backend.update(*values)
                     intact = misfit is not None
                 except (DriverError, UnsupportedError) as error:
                     misfit = Misfit(str(error).rstrip("."))
@@ -156,7 +139,6 @@ def give(work: Work, graph: Lifecycle, runner: Runner, what: str) -> GraphUpdate
             else:
                 check_shareable(work.captured, what)
                 executable, measured = runner.make(work.captured, work.lease)
-                executable.lock = executable.lock or new_lock()
             assert executable is not None
             taken = graph, runner, work, executable, misfit is not None, counted
             _take(*taken)
@@ -179,7 +161,7 @@ def _take(
 ) -> None:
     """Take over work for which there is an executable, perhaps a new one. May be called again."""
     if new:
-        runner.connect(executable)
+        runner.exchange(executable)
     else:
         executable.changes = None
     runner.captured = work.captured if runner.keeps_graph else None
@@ -190,6 +172,101 @@ def _take(
     if graph._watched is not None:
         graph._watched.replace(work.watched)
         runner.check_with(graph._watched.check)
+
+
+def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, list[Any]]:
+    """Return the executable, the former graph and the new one; or why it can't be updated in place."""
+    old = runner.captured
+    if runner.executable is None:
+        return Misfit("the graph had no executable"), []
+    if old is None:
+        return Misfit("the graph was not kept, so its work can't be compared"), []
+    if runner.executable.changes is not None and runner.executable.changes.disables:
+        return Misfit("set_node() has disabled a node of the executable"), []
+    values = [_native(each) for each in (runner.executable, old, new)]
+    if None in values:
+        return Misfit("the framework that recorded the work may draw random numbers in it"), []
+    return None, values
+
+
+def _native(made: Owned) -> Any | None:
+    """Return the backend's own graph or executable; None if only a framework can run it."""
+    recorder = made.recorder
+    if recorder is made.backend or not isinstance(recorder, FrameworkRecorder):
+        return made.value
+    return recorder.lend(made.value)
+
+
+# what `Graph` uses is last: a signal handler may come in the middle of the first import
+class Recapture:
+    """A capture whose work a graph takes over when it has ended well: `Graph.recapture`.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    fresh : Graph
+        An empty graph, which is captured into.
+    """
+
+    __slots__ = ("__weakref__", "_fresh", "_graph", "update")
+
+    update: GraphUpdate | None
+    """How the graph got the work; None until the block has ended well."""
+
+    def __init__(self, graph: Lifecycle, fresh: Lifecycle) -> None:
+        self._graph = graph
+        self._fresh = fresh
+        self.update = None
+
+    def __enter__(self) -> Self:
+        graph, fresh = self._graph, self._fresh
+        runner = graph._runner_for("recapture()")
+        fresh._check("capture_begin()")
+        self.update = None
+        stream, home = graph._given_stream, None
+        if stream is None and runner.beside:
+            stream, home, _ = beside_current(graph._backend_name, wait=False)
+        elif stream is None and isinstance(runner.home._owner, FrameworkCurrent):
+            stream = stream_to_capture(graph._backend_name)
+        elif stream is None:
+            stream = runner.home
+        where, wanted = ((each._backend, each.device) for each in (stream, runner.home))
+        if where != wanted:
+            raise ValueError(
+                f"Graph.recapture(): the graph is on device {wanted[1]} of backend {wanted[0].name!r}, but "
+                f"the current stream on device {where[1]} of backend {where[0].name!r}; make a stream of the "
+                "graph's device current."
+            )
+        fresh._guard = if_skipped(self, fresh._recover)
+        plan = CapturePlan()
+        plan.stream, plan.home, plan.prepare = stream, home, True
+        plan.pool = runner.lease.shown if fresh._graph_pool is None else None
+        fresh._enter(plan)
+        return self
+
+    @sure_exit
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        graph, fresh, capture = self._graph, self._fresh, self._fresh._capture
+        if capture is not None and not capture.is_here():
+            if not capture.thread_lives():  # nobody else can end it
+                fresh._forget_capture()
+            capture.check_thread("recapture()")
+        try:
+            if exc is not None and capture is not None:
+                fresh._abandon(exc, _THEN)
+            else:
+                fresh.__exit__(kind, exc, trace)
+            if exc is None:
+                runner = graph._runner_for("recapture()")
+                self.update = give(own_work(fresh), graph, runner, "recapture()")
+        except BaseException:
+            fresh._recover()
+            raise
+        finally:
+            fresh._empty()
 
 
 def clone(graph: Lifecycle, copy: Lifecycle) -> None:
@@ -207,34 +284,22 @@ def clone(graph: Lifecycle, copy: Lifecycle) -> None:
     copy._home, copy._runner = graph._home, made
 
 
-class _Place(NamedTuple):
-    """An executable that can be changed while nobody launches it, and what it is changed with."""
-
-    lock: AbstractContextManager[object]
-    values: list[Any]
-
-
-def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, _Place | None]:
-    """Return what an update in place needs, or else why there can't be one. Changes no work."""
-    old = runner.captured
-    if runner.executable is None:
-        return Misfit("the graph had no executable"), None
-    if old is None:
-        return Misfit("the graph was not kept, so its work can't be compared"), None
-    if runner.executable.changes is not None and runner.executable.changes.disables:
-        return Misfit("set_node() has disabled a node of the executable"), None
-    values = [_native(each) for each in (runner.executable, old, new)]
-    if None in values:
-        return Misfit("the framework that recorded the work may draw random numbers in it"), None
-    lock = launch_lock(runner)
-    if lock is None:
-        return Misfit("another thread was launching the executable"), None
-    return None, _Place(lock, values)
-
-
-def _native(made: Owned) -> Any | None:
-    """Return the backend's own graph or executable; None if only a framework can run it."""
-    recorder = made.recorder
-    if recorder is made.backend or not isinstance(recorder, FrameworkRecorder):
-        return made.value
-    return recorder.lend(made.value)
+def update(graph: Lifecycle, other: Lifecycle) -> GraphUpdate:
+    """Let a graph do the work of another one: `Graph.update`."""
+    runner = graph._runner_for("update()")
+    if not isinstance(other, GraphBase):
+        raise TypeError(f"Graph.update(): the argument must be an accelerator_graph.Graph, not {other!r}.")
+    if other is graph:
+        raise ValueError("Graph.update(): a graph can't be updated with itself; pass another one.")
+    its = other._runner
+    captured = None if its is None else its.captured
+    if its is None or captured is None:
+        fact = states.REFUSED["update()"].get(other.state) or states.NOT_KEPT
+        raise graph._refusal("update()", f"the other graph can't be used: {fact}")
+    home, there = runner.home, its.home
+    if (home._backend, home.device) != (there._backend, there.device):
+        raise ValueError(
+            f"Graph.update(): the graphs are of the {describe(home)} and the {describe(there)}, and both "
+            "must be of one backend and device."
+        )
+    return give(shared_work(other, its, captured, "update()"), graph, runner, "update()")

@@ -137,7 +137,7 @@ class Graphed(Generic[P, R]):
 
     def _in_a_call(self) -> bool:
         """Return True in a signal handler or a finaliser that interrupts another call of this thread."""
-        return self._lock._is_owned()  # type: ignore[union-attr,no-any-return]
+        return self._lock._is_owned()  # type: ignore[no-any-return]
 
     def _replay(
         self,

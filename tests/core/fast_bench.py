@@ -222,8 +222,9 @@ class Ordinary:
         return self.then()
 
 
-def launch_of(fast, owner, *, stream=7, lock=None, latest=0):
-    return fast.Launch(owner.vendor.address, owner.executable, stream, owner, failed, lock, latest)
+def launch_of(fast, owner, *, stream=7, lock=None, latest=0, shared=False):
+    what = owner.vendor.address, owner.executable, stream, owner, failed
+    return fast.Launch(*what, lock, latest, shared=shared)
 
 
 def launcher_of(fast, owner, ordinary, captures=None, **how):

@@ -82,3 +82,45 @@ def test_one_change_at_a_time(change, inside):
             assert graph.describe().nodes[0].value == seen[0], handler.where
     assert at > 50
     assert bool(refused) == ((change, inside) != ("reset", "reset"))  # a reset may be called again
+
+
+def test_a_change_in_the_middle_of_the_first_import(monkeypatch):
+    """What changes graphs is imported when it is first used, and a module that is half there is of no use."""
+    changes = {
+        "set_node": CHANGES["set_node"],
+        "recapture": lambda graph, other: graph.recapture(),
+        "clone": lambda graph, other: graph.clone(),
+        "update": CHANGES["update"],
+    }
+    stream, refused, at = ag.Stream(backend="cpu"), 0, 0
+    while True:
+        at += 2
+        for name in ("update", "node_changes"):
+            monkeypatch.delitem(sys.modules, f"accelerator_graph._core.{name}", raising=False)
+        graphs = [captured(stream, value) for value in (1, 2, 3, 4)]
+        for graph in graphs:
+            graph.instantiate()
+
+        errors = []
+
+        def change():
+            for each in changes.values():
+                try:
+                    each(*graphs[2:])  # noqa: B023
+                except ag.GraphStateError as error:
+                    errors.append(str(error))  # noqa: B023
+
+        handler = Handler(at, change)
+        before = sys.gettrace()
+        sys.settrace(handler)
+        try:
+            graphs[0].set_node(0, value=5)
+            graphs[0].update(graphs[1])
+        finally:
+            sys.settrace(before)
+        if not handler.where:
+            break
+        assert all("in the middle of importing" in each for each in errors), handler.where
+        refused += len(errors)
+    assert at > 100
+    assert refused

@@ -276,6 +276,71 @@ def test_waiting_for_a_lock_can_be_interrupted(fast):
         pass
 
 
+def test_launches_that_share_a_lock_overlap_and_keep_who_enters_it_waiting(fast, vendor):
+    owner, lock, ordinary = Owner(vendor, blocks=1), fast.Lock(), Ordinary()
+    replay, entered = launcher_of(fast, owner, ordinary, lock=lock, shared=True), threading.Event()
+
+    def enter():
+        with lock:
+            entered.set()
+            replay()
+
+    calls = [Background(replay) for _ in range(2)]
+    assert all(vendor.reached(owner.executable) for _ in calls)
+    assert vendor.most(owner.executable) == 2
+    other = Background(enter)
+    for _ in calls:
+        assert not entered.wait(0.05)
+        vendor.open_one(owner.executable)
+    other.over()
+    for call in calls:
+        call.over()
+    assert entered.is_set()
+    assert (vendor.calls(owner.executable), ordinary.calls) == (2, 1)
+
+
+def test_waiting_for_launches_that_share_a_lock_can_be_interrupted(fast, vendor):
+    owner, lock = Owner(vendor, blocks=1), fast.Lock()
+    call = Background(launcher_of(fast, owner, never, lock=lock, shared=True))
+    assert vendor.reached(owner.executable)
+
+    def interrupt(*_):
+        raise Answered("interrupted")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(Answered, match="interrupted"):  # noqa: PT012 - on a busy machine before the wait
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            lock.__enter__()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not lock._is_owned()
+    vendor.open_one(owner.executable)
+    call.over()
+    Background(lock.__enter__).over()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_launches_of_another_owner_take_the_ordinary_way(fast, vendor, shared):
+    owner, other, lock, ordinary = Owner(vendor), Owner(vendor), fast.Lock(), Ordinary()
+    replay = launcher_of(fast, owner, ordinary, lock=lock, shared=shared)
+    for lock.owner, launches in ((owner, 1), (other, 1), (None, 1), (owner, 2)):
+        replay()
+        assert vendor.calls(owner.executable) == launches
+        Background(lambda: lock.__enter__() or lock.__exit__()).over()  # it was let go
+    assert ordinary.calls == 2
+
+
+def test_a_lock_of_a_thread_that_a_fork_has_ended(fast):
+    lock = fast.Lock()
+    lock.owner = "owner"
+    Background(lock.__enter__).over()
+    lock._at_fork_reinit()
+    Background(lambda: lock.__enter__() or lock.__exit__()).over()
+    assert lock.owner == "owner"
+
+
 def test_a_latest_run_on_another_stream_means_the_ordinary_way(fast, vendor):
     owner, lock, ordinary, latest = Owner(vendor), fast.Lock(), Ordinary(), ctypes.c_void_p()
     replay = launcher_of(fast, owner, ordinary, lock=lock, stream=7, latest=ctypes.addressof(latest))

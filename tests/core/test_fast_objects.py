@@ -227,6 +227,8 @@ def test_wrong_arguments_are_refused(fast, vendor):
         (good[:4], TypeError),
         ((*good, threading.Lock()), TypeError),
         ((*good, None, 8), ValueError),
+        ((*good, None, 0, 0, 0, 0, True), ValueError),
+        ((*good, fast.Lock(), 8, 0, 0, 0, True), ValueError),
     ):
         with pytest.raises(kind):
             fast.Launch(*arguments)

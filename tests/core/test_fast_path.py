@@ -25,15 +25,15 @@ graph = ag.Graph(keep_graph=True)
 with stream, graph:
     stream.fill(memory, 1)
 bound = graph.bind(stream)
-print(type(bound).__name__, getattr(bound, "target", None) is not None)
 for replay in (bound, graph.replay):
     memory[:] = bytes(4)
     replay()
     stream.synchronize()
     assert bytes(memory) == b"\\1" * 4
+print(type(bound).__name__, getattr(bound, "target", None) is not None)
 graph.instantiate()
-print(getattr(bound, "target", None) is not None)
 bound()
+print(getattr(bound, "target", None) is not None)
 
 class Array:
     pass

@@ -1,4 +1,4 @@
-"""A KeyboardInterrupt at any line of an update, a recapture or a reset leaves one of two states, whole."""
+"""A KeyboardInterrupt at any line of a change of a graph leaves one of two states, whole."""
 
 import sys
 from contextlib import nullcontext
@@ -7,6 +7,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import capture_table, ownership, pools
+from accelerator_graph.backends.cpu import CpuBackend
 from core.test_interrupts import Interrupter, framework  # noqa: F401
 
 CELL = bytearray(1)
@@ -34,15 +35,47 @@ def recapture(graph, stream, log):
         stream.launch(log.append, "b")
 
 
+def set_node(graph, stream, log):
+    graph.set_node(0, value=7)
+
+
 def reset(graph, stream, log):
     graph.reset()
 
 
-def attempt(way, keep, at):
-    log, stream = [], ag.Stream(backend="cpu")
+def instantiate(graph, stream, log):
+    graph.instantiate()
+
+
+class Array:
+    """Can be watched."""
+
+
+ARRAYS = []
+
+
+def watch(graph, stream, log):
+    graph.watch(ARRAYS[-1])
+
+
+class LaunchesAtOnce(CpuBackend):
+    """Several threads may launch one executable at once, as on CUDA."""
+
+    serialises_replays = True
+
+
+@pytest.fixture(params=["cpu", "at_once"])
+def backend(request):
+    ag.backends.register("at_once", LaunchesAtOnce)
+    yield request.param
+    ag.backends.unregister("at_once")
+
+
+def attempt(way, keep, at, backend="cpu"):
+    log, stream = [], ag.Stream(backend=backend)
     graph = captured(stream, log, "a", keep_graph=keep)
     bound, interrupter = graph.bind(), Interrupter(at, KeyboardInterrupt)
-    if keep:
+    if keep and way is not set_node and backend == "cpu":
         graph.set_node(0, value=7)
     before = sys.gettrace()
     raised = False
@@ -58,12 +91,12 @@ def attempt(way, keep, at):
 
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "not kept"])
 @pytest.mark.parametrize("way", [in_place, anew, recapture])
-def test_an_interrupt_at_any_line_leaves_either_work(way, keep, capsys):
-    lines = attempt(way, keep, 0)[4].lines
+def test_an_interrupt_at_any_line_leaves_either_work(way, keep, backend, capsys):
+    lines = attempt(way, keep, 0, backend)[4].lines
     assert lines > 100
     dropped = set()
     for at in range(1, lines + 1):
-        graph, bound, stream, log, interrupter, raised = attempt(way, keep, at)
+        graph, bound, stream, log, interrupter, raised = attempt(way, keep, at, backend)
         where = f"interrupted at line {at} of {lines}, {interrupter.where}"
         assert raised or not interrupter.where, where
         assert not capture_table.live, where
@@ -126,3 +159,81 @@ def test_an_interrupt_at_any_line_of_a_reset():
                 call()
         stream.synchronize()
         assert log == (["a"] * 2 if graph.state == "ready" else []), where
+
+
+def test_an_interrupt_at_any_line_of_instantiate():
+    """All callables launch one executable, and the next change reaches all of them."""
+    lines = attempt(instantiate, True, 0)[4].lines
+    assert lines > 20
+    seen = set()
+    for at in range(1, lines + 1):
+        graph, bound, stream, log, interrupter, raised = attempt(instantiate, True, at)
+        where = f"interrupted at line {at} of {lines}, {interrupter.where}"
+        assert raised or not interrupter.where, where
+        assert graph.state == "ready", where
+        calls, filled = (bound, graph.replay, graph.bind()), []
+        for call in calls:
+            CELL[0] = 0
+            call()
+            stream.synchronize()
+            filled.append(CELL[0])
+        assert filled == [graph.describe().nodes[0].value] * 3, where
+        seen.add(filled[0])
+        graph.set_node(0, value=9)
+        assert graph.update(captured(stream, log, "b")).in_place, where
+        log.clear()
+        for call in calls:
+            call()
+        stream.synchronize()
+        assert (log, CELL[0]) == (["b"] * 3, ord("b")), where
+    assert seen == {7, ord("a")}
+
+
+def test_an_interrupt_at_any_line_of_the_first_change_of_a_node(backend):
+    lines = attempt(set_node, True, 0, backend)[4].lines
+    assert lines > 50
+    seen = set()
+    for at in range(1, lines + 1):
+        graph, bound, stream, log, interrupter, _ = attempt(set_node, True, at, backend)
+        where = f"interrupted at line {at} of {lines}, {interrupter.where}"
+        ownership.drain()
+        for call in (bound, graph.replay):
+            CELL[0] = 0
+            call()
+            stream.synchronize()
+            assert CELL[0] == graph.describe().nodes[0].value, where
+        assert log == ["a"] * 2, where
+        seen.add(CELL[0])
+    assert seen == {7, ord("a")}
+
+
+def test_an_interrupt_at_any_line_of_a_watch():
+    """All callables have the check or none, and the next watch reaches all of them."""
+    ARRAYS[:] = [Array()]
+    lines = attempt(watch, True, 0)[4].lines
+    assert lines > 10
+    seen = set()
+    for at in range(1, lines + 1):
+        ARRAYS[:] = [Array()]
+        graph, bound, stream, _, interrupter, raised = attempt(watch, True, at)
+        where = f"interrupted at line {at} of {lines}, {interrupter.where}"
+        ARRAYS.clear()
+        refused = [refuses(call) for call in (bound, graph.replay, graph.bind())]
+        assert len(set(refused)) == 1, where
+        assert raised or refused[0], where
+        seen.add(refused[0])
+        if not refused[0]:
+            array = graph.watch(Array())
+            assert not any(map(refuses, (bound, graph.replay))), where
+            del array
+            assert all(map(refuses, (bound, graph.replay))), where
+        stream.synchronize()
+    assert seen == {False, True}
+
+
+def refuses(call):
+    try:
+        call()
+    except ag.GraphStateError as error:
+        return "is gone" in str(error)
+    return False

@@ -13,7 +13,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import interop
-from accelerator_graph._core import binding
+from accelerator_graph._core import liveness
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 
@@ -295,12 +295,12 @@ def test_other_values_are_errors(monkeypatch, value):
 
 
 def test_nothing_is_in_the_way_of_replays_without_it(standin, runs, monkeypatch):
-    monkeypatch.setattr(binding, "_checked", None)
+    monkeypatch.setattr(liveness.Watchlist, "check", lambda self: pytest.fail("it is checked"))
     x = Array()
     runs_well(capture(standin, runs, x, check_input_liveness=False), runs)
     runs_well(capture(standin, runs), runs)  # nothing was found
-    with pytest.raises(TypeError, match="callable"):
-        capture(standin, runs, x)
+    with pytest.raises(pytest.fail.Exception, match="it is checked"):
+        capture(standin, runs, x).replay()
 
 
 def test_graphed_refuses_as_well(standin, runs, monkeypatch):

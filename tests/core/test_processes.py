@@ -116,7 +116,7 @@ print(log)
 
 
 @needs_fork
-@pytest.mark.parametrize("busy", ["instantiating", "adding"])
+@pytest.mark.parametrize("busy", ["instantiating", "launching"])
 def test_a_fork_while_another_thread_is_busy(busy):
     """What that thread has locked is locked in the child for ever."""
     run(
@@ -124,7 +124,6 @@ def test_a_fork_while_another_thread_is_busy(busy):
         + f"busy = {busy!r}"
         + """
 import signal, threading
-from accelerator_graph._core import replay as replays
 from accelerator_graph.backends.cpu import CpuBackend
 
 begun, go = threading.Event(), threading.Event()
@@ -133,8 +132,8 @@ def slowly(self, graph):
     begun.set()
     assert go.wait(120)
     return instantiate(self, graph)
-def add_slowly():
-    with replays._adding:
+def launch_slowly():
+    with g._runner.launching:
         begun.set()
         assert go.wait(120)
 with ag.Stream(backend="cpu") as s:
@@ -144,7 +143,7 @@ with ag.Stream(backend="cpu") as s:
             s.launch(int)
     replay = g.bind()
     CpuBackend.instantiate = slowly
-    other = threading.Thread(target=kept.replay if busy == "instantiating" else add_slowly, daemon=True)
+    other = threading.Thread(target=kept.replay if busy == "instantiating" else launch_slowly, daemon=True)
     other.start()
     assert begun.wait(120)
     def check():

@@ -187,40 +187,28 @@ def test_work_of_which_there_is_one_executable(backend, capture, stream, log, ra
 
 
 @pytest.mark.parametrize("backend", [LaunchesAtOnce], indirect=True)
-def test_an_update_waits_for_launches_that_hold_no_lock(backend, capture, ran, monkeypatch):
-    graph, other = capture("a"), capture("b")
+@pytest.mark.parametrize(("keep", "words"), [(True, "b"), (True, "bc"), (False, "b")])
+def test_an_update_waits_for_launches_that_are_under_way(
+    backend, capture, log, stream, monkeypatch, keep, words
+):
+    """A launch can block, on a full queue for example."""
+    graph, other = capture("a", keep_graph=keep), capture(*words)
     bound = graph.bind()
-    assert graph._runner.executable.lock is None
     monkeypatch.setattr(Fails, "held", threading.Event())
     monkeypatch.setattr(LaunchesAtOnce, "launching", threading.Event())
     launching = threading.Thread(target=bound)
     launching.start()
     assert LaunchesAtOnce.launching.wait(LIMIT)
-    done = graph.update(other)
-    assert done == (False, "another thread was launching the executable", None)
+    updating = threading.Thread(target=graph.update, args=(other,))
+    updating.start()
+    updating.join(0.1)
+    assert updating.is_alive()
     Fails.held.set()
     launching.join()
-    assert graph._runner.executable.lock is not None
-    assert ran(bound) == "b"
-    assert graph.update(capture("c")).in_place
-    assert ran(bound) == ran(graph.replay) == "c"
-
-
-@pytest.mark.parametrize("backend", [LaunchesAtOnce], indirect=True)
-def test_the_first_update_adds_the_lock(backend, capture, ran):
-    graph = capture("a")
-    bound = graph.bind()
-    native = graph._runner.executable.value
-    assert graph.update(capture("b")).in_place
-    executable = graph._runner.executable
-    assert executable.value is native
-    assert executable.lock is not None
-    assert ran(bound) == ran(graph.bind()) == ran(graph.replay) == "b"
-    graph.reset()
-    del executable
-    gc.collect()
-    ownership.drain()
-    assert not native.nodes, "the executable was not destroyed"
+    updating.join()
+    bound()
+    stream.synchronize()
+    assert "".join(log) == "a" + words
 
 
 def test_what_keeps_alive(capture, stream):
@@ -281,9 +269,12 @@ def test_the_pool_of_the_other(capture, stream):
         capture("d", pool=pool)
 
 
-def test_graphs_that_update_each_other(capture, ran):
+@pytest.mark.parametrize("retained", [False, True])
+def test_graphs_that_update_each_other(capture, ran, retained):
     """Nothing piles up."""
     first, second, third = capture("a"), capture("b"), capture("c")
+    for graph in (first, second, third) if retained else ():
+        graph.retain(Thing())
     sizes, (a, b, c) = [], "abc"
     for _ in range(3):
         for _ in range(50):
@@ -293,7 +284,9 @@ def test_graphs_that_update_each_other(capture, ran):
             a, b, c = b, c, b
         gc.collect()
         sizes.append(len(gc.get_objects()))
+        kept = [len(each._runner.retained) for each in (first, second, third)]
     assert sizes[2] - sizes[1] < 50
+    assert max(kept) < 10
     assert [ran(each.replay) for each in (first, second, third)] == [a, b, c]
 
 
@@ -322,6 +315,55 @@ def test_a_recapture_that_is_broken(capture, ran, stream):
     with pytest.raises(ag.CaptureError), graph.recapture():
         stream.synchronize()
     assert ran(graph.replay) == "a"
+
+
+def in_thread(call):
+    """Call in another thread, and return what is raised there."""
+    raised = []
+
+    def run():
+        try:
+            call()
+        except ag.GraphStateError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="another")
+    thread.start()
+    thread.join()
+    return raised
+
+
+@pytest.mark.parametrize(
+    "error", [(None, None, None), (ValueError, ValueError(), None)], ids=["well", "badly"]
+)
+def test_a_recapture_that_another_thread_ends(capture, stream, log, ran, error):
+    """It goes on, and the thread that began it ends it."""
+    graph = capture("a")
+    again = graph.recapture()
+    with again:
+        stream.launch(log.append, "b")
+        stream.launch(log.append, "c")
+        [refused] = in_thread(lambda: again.__exit__(*error))
+        assert "'MainThread' began this capture and has to end it, not thread 'another'" in str(refused)
+        assert ag.current_graph().state == "capturing"
+    assert not again.update.in_place
+    assert ran(graph.replay) == "bc"
+    assert ag.current_graph() is None
+    assert gc.isenabled()
+
+
+def test_a_recapture_whose_thread_has_ended(capture, stream, ran):
+    graph = capture("a")
+    again = graph.recapture()
+    assert in_thread(again.__enter__) == []
+    with pytest.raises(ag.GraphStateError, match="'another' began this capture"):
+        again.__exit__(None, None, None)
+    assert gc.isenabled()
+    assert stream._backend.capture_status(stream.native) == "none"
+    assert ran(graph.replay) == "a"
+    with again:
+        stream.launch(print, end="")
+    assert again.update is not None
 
 
 def test_a_recapture_of_nothing(capture, ran):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_size_t, c_ubyte, c_void_p
@@ -10,7 +11,6 @@ from functools import cache
 from typing import Any
 
 from accelerator_graph._core import replay
-from accelerator_graph._core.extension import fast
 from accelerator_graph.api import Graph
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._hip import capture
@@ -235,7 +235,7 @@ DESTROYS = {
 ABANDON, OVER = capture.abandon.__code__, capture._over.__code__
 
 _PROFILE = Graph.profile.__code__
-_ASKED_IN_C = {replay.refuse_capturing.__code__, replay.Binding._launch.__code__}
+_ASKED_IN_C = {replay.refuse_capturing.__code__, replay.Binding.launch.__code__}
 _ANSWER, _CALL = _hip_driver.Driver.answer.__code__, _hip_driver.Driver.call.__code__
 
 
@@ -249,10 +249,20 @@ def unsaid(function: str, codes: list[Any]) -> bool:
         return True
     if any(code.co_name == "_launch_and_mark" for code in codes) and "hipEvent" in function:
         return True  # a run whose end can't be marked is waited for
-    if function == IS_CAPTURING and fast is not None and {*codes} >= _ASKED_IN_C and _PROFILE not in codes:
+    if function == IS_CAPTURING and {*codes} >= _ASKED_IN_C and _PROFILE not in codes and _launched_before():
         return True
     unchecked = _ANSWER in codes and codes[codes.index(_ANSWER) + 1] is not _CALL
     return unchecked and function == "hipEventDestroy"
+
+
+def _launched_before() -> bool:
+    """Say whether C asks first: it launches what Python has launched once."""
+    frame = sys._getframe()
+    while frame.f_code is not replay.Binding.launch.__code__:
+        assert frame.f_back is not None
+        frame = frame.f_back
+    launcher = frame.f_locals["self"]._launcher
+    return launcher is not None and launcher().target is not None
 
 
 def asks_whether_alive(function: str, codes: list[Any]) -> bool:

@@ -162,7 +162,7 @@ def call_it_ready() -> None:
             try:
                 original(self)
             except DriverError:
-                self.executable = self.captured
+                self.launching.owner = replay.Current(self.captured, None, [])
                 raise
 
         return instantiate
@@ -172,11 +172,11 @@ def call_it_ready() -> None:
 
 def launch_what_nobody_holds() -> None:
     def launch(self: Any) -> None:
-        _, executable, _ = self.target
+        executable = self._lock.owner.launchable()
         recorder, value, executable = executable.recorder, executable.value, None
         recorder.replay(value, self._stream.native)
 
-    replace(replay.Binding, "_launch", lambda original: launch)
+    replace(replay.Binding, "launch", lambda original: launch)
 
 
 def forget_the_last_run() -> None:
@@ -270,7 +270,7 @@ BUGS = {
         *("every_call", "capture-with-raises and IsCapturing", "a pool was not given back"),
     ),
     "a callable from before a reset still launches": Bug(
-        lambda: replace(replay.Binding, "refuse", do_nothing),
+        lambda: replace(replay.Runner, "end", do_nothing),
         *("replays", "from_before_a_reset", "DID NOT RAISE .*GraphStateError"),
     ),
     "an executable is destroyed under its launch": Bug(

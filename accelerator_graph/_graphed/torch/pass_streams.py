@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from ..._core.binding import refuse_capturing
-from ..._core.replay import make_room
+from ..._core.replay import make_room, refuse_capturing
 from ..._core.streams import Stream, innermost
 from ...api import Graph
 from ...interop import registry as interop

@@ -272,16 +272,20 @@ class MemberRules(Case):
     def test_serialised_replays_are_all_done(self) -> None:
         """With `serialises_replays`, several threads launch one executable at once, and no run is lost."""
         backend, streams, cell = self.backend, [self.stream() for _ in range(2)], self.cell()
-        with self.executable(streams[0], cell) as executable:
+        for slow in (False, True):
+            graph, before = self.recorded(streams[0], cell, slow=slow), self.read(cell)
+            executable = backend.instantiate(graph)
 
-            def replay(stream: ag.Stream) -> None:
+            def replay(stream: ag.Stream, executable: Any) -> None:
                 launch = backend.bind(executable, stream.native)
                 for _ in range(10):
                     launch()
                     backend.replay(executable, stream.native)
 
-            self.in_threads([partial(replay, stream) for stream in streams * 2])
-            assert self.read(cell) == applied(80)
+            self.in_threads([partial(replay, stream, executable) for stream in streams * 2])
+            assert self.read(cell) == applied(80, start=before)
+            backend.destroy_executable(executable)
+            backend.destroy_graph(graph)
 
     @only_if(lambda backend: backend.serialises_replays, "lets the library serialise replays")
     def test_run_outlives_its_stream_if_replays_are_serialised(self) -> None:

@@ -55,6 +55,10 @@ class ReplayRules(Case):
         self.enqueue(other, cell, 1, 1)
         assert self.read_after(other, cell) == 76
         assert graph.stream is stream
+        with self.executable(stream, cell) as executable:
+            self.enqueue_slow(other, cell, 1, 1, times=5)
+            self.backend.replay(executable, other.native)
+            assert self.read_after(other, cell) == applied(1, start=81)
 
     @needs(Capability.HANDLES)
     def test_replay_takes_anything_that_stands_for_a_stream(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import accelerator_graph as ag
@@ -98,6 +99,27 @@ class UpdateRules(Case):
         for _ in range(PIECES):
             graph.replay()
         assert self.read(cell) == PIECES + 1 + 1000 * PIECES
+
+    def test_runs_of_a_new_executable_are_behind_the_former_runs(self) -> None:
+        """After `update`, a recapture and `instantiate`, the next run is behind all runs, on any stream."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        other = self._of(first, cell, 1, 2)
+
+        def recapture(graph: ag.Graph) -> None:
+            with graph.recapture():
+                self.enqueue(first, cell, 1, 1, times=3)
+
+        exchanges: list[Callable[[ag.Graph], object]] = [lambda graph: graph.update(other), recapture]
+        for exchange in (*exchanges, ag.Graph.instantiate):
+            graph = self.captured(first, cell, 3, 1, slow=True, keep_graph=True)
+            bound, expected = graph.bind(second), self.read(cell)
+            for _ in range(PIECES):
+                bound()
+                expected = 3 * expected + 1
+            exchange(graph)
+            graph.replay(first)
+            expected = 3 * expected + 1 if exchange is ag.Graph.instantiate else expected + 3
+            assert self.read(cell) == expected % 2**32
 
     def test_updates_while_other_threads_replay(self) -> None:
         """Each replay of another thread during an `update` does either work, and none is lost."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from accelerator_graph.backends._cpu.stream import Event as CpuEvent
+from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Event, Executable, Explicit, Latch, Queue, Recording
 from kit.planted.collection import caught_by
@@ -287,3 +288,37 @@ class NobodyWaitsForTimedEvents(Explicit):
     def wait_event(self, stream: Queue, event: Event) -> None:
         if not hasattr(event, "timed"):
             super().wait_event(stream, event)
+
+
+@caught_by("test_runs_of_a_new_executable_are_behind_the_former_runs")
+class EventsMissTheLatestReplay(CpuBackend):
+    """An event marks the end of the work before a replay that is in progress."""
+
+    def open(self) -> None:
+        super().open()
+        self.ends: dict[Any, CpuEvent] = {}
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        end = super().record_event(stream)
+        super().replay(executable, stream)
+        if stream.capture is None:
+            self.ends[stream] = end
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+    def _enqueue(self, stream: Any, *work: Any) -> None:
+        self.ends.pop(stream, None)
+        super()._enqueue(stream, *work)
+
+    def record_event(self, stream: Any) -> CpuEvent:
+        new = super().record_event(stream)
+        return new if stream.capture is not None else self.ends.get(stream, new)
+
+
+@caught_by("test_runs_of_a_new_executable_are_behind_the_former_runs")
+class SynchronizeMissesReplaysWithoutEvents(SynchronizeMissesReplays):
+    """The library has nothing else to wait with."""
+
+    def capabilities(self, device: int) -> Any:
+        return super().capabilities(device) - {Capability.EVENTS}

@@ -33,7 +33,7 @@ def together() -> None:
 meeting = threading.Barrier(2)
 
 
-@caught_by("test_replays_of_two_threads_on_two_streams_are_not_lost")
+@caught_by("test_serialised_replays_are_all_done")
 class SaysThatItSerialises(CpuBackend):
     """Two threads read which run is the last one before either notes its own."""
 
@@ -52,7 +52,7 @@ class SaysThatItSerialises(CpuBackend):
         return lambda: self.replay(executable, stream)
 
 
-@caught_by("test_replays_of_two_threads_on_two_streams_are_not_lost")
+@caught_by("test_serialised_replays_are_all_done")
 class ForgetsRunsOfOtherThreads(CpuBackend):
     """Orders the runs of each thread."""
 
