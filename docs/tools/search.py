@@ -13,7 +13,7 @@ BOOSTS = {
     "frameworks.md": 3.0,
     "verified/": 0.1,
     "performance/": 0.1,
-    "decisions.md": 0.1,
+    "decisions/": 0.1,
 }
 """The weights of pages, by the beginning of their paths. All others have 1."""
 

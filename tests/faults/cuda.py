@@ -35,7 +35,7 @@ NOT_COVERED = (
     "answers.extend(chain(before, map(getattr(self.api, function), (arg,)))) > __new__: the capture mode"
 )
 """An interrupt in the binding's own Python, which loses the former capture mode where there is no extension
-(docs/decisions.md)."""
+(docs/decisions/backends.md)."""
 
 
 def memory(nbytes: int) -> Any:

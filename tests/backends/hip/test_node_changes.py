@@ -67,7 +67,7 @@ def test_a_run_that_is_under_way_is_right(fill, block, gate):
 
 
 def test_every_change_takes_memory_until_the_executable_goes(fill):
-    """Once this fails since nothing is taken, nodes can be changed on HIP: see docs/decisions.md."""
+    """Once this fails since nothing is taken, nodes can be changed on HIP: see docs/decisions/replays.md."""
     fill.change(1)
     before = resident()
     for value in range(CHANGES):
