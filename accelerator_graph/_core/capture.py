@@ -25,7 +25,8 @@ from ..errors import (
 from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
 from . import capture_table, gc_pause, stream_stack
 from .ownership import Callback, Owned
-from .streams import captured_by, describe
+from .pools import AnyPool
+from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
     from ..backends.base import Recorder
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
     from .call_site import Site
     from .marks import LabelledRange, Mark
     from .observation import Observation
-    from .pools import AnyPool, Lease
+    from .pools import Lease
     from .progress import Progress
-    from .streams import Stream
 
     Observer = Callable[["Capture"], Observation]
     """Makes the observation of a capture."""

@@ -563,7 +563,7 @@ class Runner:
         if latest is not None and latest[0]() is stream:
             latest[1]()
             return
-        self.latest = None
+        self.latest = latest = None  # so that this run takes the place of that one
         launch = Binding(self.launching, stream.held(), None).launcher()
         launch()
         self.latest = ref(stream), launch

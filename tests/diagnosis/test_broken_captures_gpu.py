@@ -194,7 +194,7 @@ class ReadsFiveNumbers(torch.nn.Module):
         if x.isnan().any():  # 2
             raise ValueError
         low = x.min().item()  # 3
-        high = float(x.max())  # 4
+        high = float(x.detach().max())  # 4
         x = (x - low) / (high - low)
         self.seen += scale, low, high, len(torch.nonzero(x > 2))  # 5
         return x

@@ -97,6 +97,9 @@ class CpuRecorder(FrameworkRecorder):
     def nodes(self, graph):
         return self.backend.nodes(graph)
 
+    def instantiate_timed(self, graph, before, after):
+        return self.backend.instantiate_timed(graph, before, after)
+
     def replay(self, executable, stream):
         self.bind(executable, stream)()
 
