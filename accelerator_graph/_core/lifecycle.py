@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,21 @@ from .replay import Runner
 
 if TYPE_CHECKING:
     from .capture import Observer
+
+
+_FRAMES = 200
+"""The frames that abandoning a capture may take, with frameworks that take part."""
+
+_more_stack = RLock()
+"""Held while the recursion limit, which all threads share, is higher."""
+
+
+def _after_fork() -> None:
+    global _more_stack
+    _more_stack = RLock()
+
+
+process.after_fork(_after_fork)
 
 
 class Lifecycle(GraphBase):
@@ -183,6 +200,18 @@ class Lifecycle(GraphBase):
 
     def _recover(self) -> None:
         """Leave no trace of an unfinished capture of this thread."""
+        if not isinstance(sys.exception(), RecursionError):
+            self._forget_own_capture()
+            return
+        with _more_stack:  # abandoning a capture takes more frames than there are
+            limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(limit + _FRAMES)
+            try:
+                self._forget_own_capture()
+            finally:
+                sys.setrecursionlimit(limit)
+
+    def _forget_own_capture(self) -> None:
         if self._capture is not None and self._capture.is_here():
             self._forget_capture()
 
