@@ -469,6 +469,23 @@ def copies(stream):
     raise BlockingIOError("not in a capture")  # breaks
 
 
+COMPILED = "vendor/memory.pyx"
+"""A file as Cython names it in tracebacks: relative to the folder that it was compiled in."""
+compiled = {}
+exec(compile("def get():\n    raise BlockingIOError('not in a capture')", COMPILED, "exec"), compiled)
+
+
+def copies_in_cython(stream):
+    stream.launch(int)
+    compiled["get"]()  # breaks
+
+
+@pytest.mark.usefixtures("refusing")
+def test_a_call_that_compiled_code_refuses_is_named_by_the_users_line(stream):
+    error = named(copies_in_cython, ag.Graph(diagnose=True), stream)
+    assert f"in copies_in_cython, inside {COMPILED}:2 in get: a call was refused" in str(error)
+
+
 @pytest.mark.usefixtures("refusing")
 def test_a_call_that_a_framework_refuses_is_named(stream):
     error = named(copies, ag.Graph(diagnose=True), stream)

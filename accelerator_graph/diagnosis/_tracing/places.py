@@ -27,6 +27,8 @@ _OPERATORS = os.sep + "_ops.py"
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 _GENERATED = ("torchinductor_", f"{os.sep}.triton{os.sep}")
 """Parts of the names of files that compilers write."""
+_COMPILED = (".pyx", ".pxd", ".pxi")
+"""The ends of the names that Cython gives to files in tracebacks, wherever the compiled code is."""
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
@@ -99,7 +101,11 @@ def _is_installed(file: str) -> bool:
 
 
 def _is_generated(file: str) -> bool:
-    return file.startswith("<eval_with_key>") or any(each in file for each in _GENERATED)
+    return (
+        file.startswith("<eval_with_key>")
+        or file.endswith(_COMPILED)
+        or any(each in file for each in _GENERATED)
+    )
 
 
 def stack_of(frame: FrameType | None) -> list[Place]:
