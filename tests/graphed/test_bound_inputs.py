@@ -212,6 +212,25 @@ def test_an_array_that_shares_memory_with_one_that_is_copied_for_its_alignment()
     assert is_bound(f)
 
 
+def test_an_array_beside_another_one_in_a_larger_one():
+    """The first array reaches over both others, so neither is used where it lies."""
+
+    @bound
+    def f(x, y, z):
+        x.add_(x)
+        y.add_(y)
+        z.add_(z + z)
+
+    f(*(Tensor(aligned(n)) for n in (192, 32, 32)))
+    memory = aligned(192)
+    for _ in range(2):
+        memory[:] = 1
+        f(Tensor(memory), Tensor(memory[64:96]), Tensor(memory[128:160]))
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+        assert memory.tolist() == [2] * 128 + [3] * 32 + [2] * 32
+    assert is_bound(f)
+
+
 RANGES = [(10, 20), (40, 50)]
 
 
