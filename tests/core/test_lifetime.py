@@ -34,6 +34,20 @@ def test_the_action_is_called_once_its_finalizer_is_gone():
     assert seen == [1, 2]
 
 
+def test_a_driver_that_refuses_is_asked_once_and_what_is_due_behind_it_is_called():
+    asked = []
+
+    def refuse(value):
+        asked.append(value)
+        raise ag.DriverError("no")
+
+    for action, value in ((refuse, 1), (asked.append, 2), (refuse, 3)):
+        ownership.Callback(action, value)
+    for _ in range(2):
+        ownership.drain()
+        assert asked == [1, 2, 3]
+
+
 class Holder:
     """Something that can be referred to, and that refers to something."""
 

@@ -109,6 +109,14 @@ def test_distributions_of_every_form_are_found(form, tmp_path, monkeypatch):
     assert names_in("group") == ["plug"]
 
 
+def test_distributions_in_the_current_folder_are_found(site, tmp_path, monkeypatch):
+    """An empty entry of sys.path stands for it, as in an interactive session."""
+    site.distribution("some-dist", "2.0", group="group", plug="m:A")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *(folder for folder in sys.path if folder != str(tmp_path))])
+    assert names_in("group") == ["plug"]
+
+
 def test_distributions_in_an_archive_are_found(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("some_dist-2.0.dist-info/METADATA", "Name: some-dist\nVersion: 2.0\n")
