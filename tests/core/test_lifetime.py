@@ -106,6 +106,16 @@ def test_what_is_kept_outlives_what_keeps_it(make):
             assert seen == ["third", "second", "first"]
 
 
+def test_what_is_kept_by_a_finalizer_in_a_cycle_is_due_with_it():
+    seen, holder = [], Holder()
+    kept = ownership.Callback(seen.append, "kept")
+    holder.finalizer = ownership.Callback(lambda holder: seen.append("first"), holder, None, kept)
+    del kept, holder
+    gc.collect()
+    ownership.drain()
+    assert seen == ["first", "kept"]
+
+
 def test_what_is_kept_waits_for_a_thread_that_is_not_through():
     seen, go, there = [], threading.Event(), threading.Event()
 

@@ -117,6 +117,16 @@ def test_distributions_in_the_current_folder_are_found(site, tmp_path, monkeypat
     assert names_in("group") == ["plug"]
 
 
+def test_a_distribution_that_was_installed_a_moment_ago_is_found(site, tmp_path):
+    """The folder's time has not changed, as on a file system that notes no parts of seconds."""
+    site.distribution("some-dist", "2.0", group="group", plug="m:A")
+    time = tmp_path.stat().st_mtime_ns
+    assert names_in("group") == ["plug"]
+    site.distribution("other-dist", "1.0", group="group", socket="m:B")
+    os.utime(tmp_path, ns=(time, time))
+    assert sorted(names_in("group")) == ["plug", "socket"]
+
+
 def test_distributions_in_an_archive_are_found(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("some_dist-2.0.dist-info/METADATA", "Name: some-dist\nVersion: 2.0\n")
