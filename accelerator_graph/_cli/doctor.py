@@ -8,9 +8,8 @@ from typing import Any
 
 from .._interpreter.terminal import progress, rows, wrapped
 from . import info
-from ._doctor import child
 from ._doctor.examination import Diagnosis, examine
-from ._doctor.trial import Trial
+from .trial import Trial, report, run_in_process
 
 TIME_LIMIT = 120.0
 """Seconds that the trial of a backend may take. The first use of eight GPUs takes many."""
@@ -20,7 +19,7 @@ def run(time_limit: float | None, *, as_json: bool) -> bool:
     """Print what was found, and return False if a usable backend fails."""
     limit = TIME_LIMIT if time_limit is None else time_limit
     with progress("gathering facts"):
-        gathered = child.run(__name__, "gather", time_limit=limit)
+        gathered = run_in_process(__name__, "gather", time_limit=limit)
     facts = gathered.last("facts")
     diagnosis = examine(gathered, limit, progress)
     if as_json:
@@ -35,7 +34,7 @@ def run(time_limit: float | None, *, as_json: bool) -> bool:
 
 def gather() -> None:
     """Report the facts of `info`. Called in a process of its own."""
-    child.report(facts=info.facts(None))
+    report(facts=info.facts(None))
 
 
 def text(facts: Mapping[str, Any] | None, diagnosis: Diagnosis) -> Iterator[str]:

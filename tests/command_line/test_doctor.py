@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from accelerator_graph._cli._doctor import child, examination, packages, variables
-from accelerator_graph._cli._doctor.trial import Trial
+from accelerator_graph._cli._doctor import examination, packages, variables
+from accelerator_graph._cli.trial import Trial, status_in_words
 from command_line.calls import command_line
 from command_line.ills import installed, path_with, plugged
 
@@ -300,4 +300,4 @@ def test_versions_of_hip_that_are_known_to_be_bad(runtime: str, said: list[str])
 def test_what_an_exit_status_says(status: int, said: str) -> None:
     if status == -9 and sys.platform == "win32":
         pytest.skip("Windows has no SIGKILL")
-    assert child.in_words(status) == said
+    assert status_in_words(status) == said

@@ -190,6 +190,28 @@ def test_an_error_while_asking_how_the_capture_is_does_not_hide_the_bodys(stream
         stream.launch(int)
 
 
+def test_a_capture_on_a_device_that_is_lost_fails_as_a_capture(stream, monkeypatch):
+    graph = ag.Graph(stream=stream)
+    lost = ag.errors.driver_error(
+        backend="cpu", call="capture_status", code=None, code_name="LOST", reason="device_lost"
+    )
+
+    def refuse(self, native):
+        raise lost
+
+    def attempt():
+        with graph:
+            monkeypatch.setattr(CpuBackend, "capture_status", refuse)
+            raise LookupError("mine")
+
+    with pytest.raises(ag.CaptureError, match="LOST") as raised:
+        attempt()
+    monkeypatch.undo()
+    assert raised.value.reason == "device_lost"
+    assert type(raised.value.__cause__) is LookupError
+    assert graph.state == "empty"
+
+
 def test_a_capture_of_a_thread_python_does_not_know_can_be_reset_after_it_has_ended(stream):
     import _thread
 

@@ -34,6 +34,20 @@ def test_the_action_is_called_once_its_finalizer_is_gone():
     assert seen == [1, 2]
 
 
+def test_a_driver_that_refuses_is_asked_once_and_what_is_due_behind_it_is_called():
+    asked = []
+
+    def refuse(value):
+        asked.append(value)
+        raise ag.DriverError("no")
+
+    for action, value in ((refuse, 1), (asked.append, 2), (refuse, 3)):
+        ownership.Callback(action, value)
+    for _ in range(2):
+        ownership.drain()
+        assert asked == [1, 2, 3]
+
+
 class Holder:
     """Something that can be referred to, and that refers to something."""
 
@@ -90,6 +104,16 @@ def test_what_is_kept_outlives_what_keeps_it(make):
                 del capture_table.live[-1]
                 ownership.drain()
             assert seen == ["third", "second", "first"]
+
+
+def test_what_is_kept_by_a_finalizer_in_a_cycle_is_due_with_it():
+    seen, holder = [], Holder()
+    kept = ownership.Callback(seen.append, "kept")
+    holder.finalizer = ownership.Callback(lambda holder: seen.append("first"), holder, None, kept)
+    del kept, holder
+    gc.collect()
+    ownership.drain()
+    assert seen == ["first", "kept"]
 
 
 def test_what_is_kept_waits_for_a_thread_that_is_not_through():

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from accelerator_graph._core.switches import measuring
 from accelerator_graph.backends.base import DeviceMemory
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
-from accelerator_graph.interop.base import PoolSegment
+from accelerator_graph.interop.base import PoolContents, PoolSegment
 from core.test_interrupts import Interrupter
 from threads import in_thread
 
@@ -34,6 +35,14 @@ def free_fixture(monkeypatch):
 
     monkeypatch.setattr(CpuBackend, "device_memory", device_memory)
     return answers
+
+
+@pytest.mark.parametrize(("told", "used"), [((3, 4), 7), ((3, None), None), ((None, None), None)])
+def test_what_is_used_of_two_pools_is_known_if_it_is_of_each(stream, monkeypatch, told, used):
+    answers = [PoolContents((PoolSegment(64, 8),), each) for each in told]
+    monkeypatch.setattr(core.interop, "pool_contents", lambda *_: answers.pop())
+    lease = SimpleNamespace(id=(0, 1), shown=(0, 2))
+    assert core.pool_contents(stream, lease) == ((PoolSegment(64, 8),), used)
 
 
 def captured(stream, nodes=1, **how):

@@ -10,6 +10,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import profiling
 from accelerator_graph._core.profiling import WARM_UP
+from accelerator_graph.backends.cpu import CpuBackend
 from core.test_interrupts import Interrupter
 
 SECONDS = 0.003
@@ -86,6 +87,29 @@ def test_it_puts_back_when_a_replay_fails(stream):
         graph.profile(2, state=[array])
     assert array.tolist() == [0, 0]
     stream.synchronize()
+
+
+def test_it_puts_nothing_back_before_the_copy_of_it_is_there(stream, monkeypatch):
+    """A driver may read the memory of the host at the call, and not in the order of the stream."""
+    array, targets = np.ones(2), []
+    graph = captured(stream, (increase, array))
+    copy, synchronize = CpuBackend.copy, CpuBackend.synchronize
+
+    def noted(self, native, target, source, nbytes):
+        targets.append(target)
+        copy(self, native, target, source, nbytes)
+
+    def interrupted(self, waited):
+        if targets:
+            monkeypatch.setattr(CpuBackend, "synchronize", synchronize)
+            raise KeyboardInterrupt
+        synchronize(self, waited)
+
+    monkeypatch.setattr(CpuBackend, "copy", noted)
+    monkeypatch.setattr(CpuBackend, "synchronize", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        graph.profile(2, state=[array])
+    assert [type(each) for each in targets] == [bytearray]
 
 
 def test_it_puts_back_when_the_launch_fails(stream, monkeypatch):

@@ -78,6 +78,8 @@ def test_programmatic_dependencies_that_events_cut_are_told():
     edges = contents(CHAIN, kinds={(0, 1): "programmatic", (1, 2): "programmatic", (2, 3): "programmatic"})
     assert borders([(0, 4)], edges).cut == []
     assert [edge[:2] for edge in borders([(0, 4), (2, 3)], edges).cut] == [(1, 2), (2, 3)]
+    edges = contents(ALL_TO_ALL, kinds={(0, 2): "programmatic", (0, 3): "programmatic"})
+    assert [edge[:2] for edge in borders([(2, 3)], edges).cut] == [(0, 2)]  # the event is before node 2
 
 
 def test_graphs_that_can_not_be_copied():
@@ -86,6 +88,9 @@ def test_graphs_that_can_not_be_copied():
     assert "allocates memory (node 1)" in why_not_copied(allocating)
     child = GraphNode(0, "graph", bodies=((allocating, []),))
     assert "allocates memory (node 1)" in why_not_copied([child])
+    harmless = GraphNode(0, "graph", bodies=((allocating[:1], []), (allocating[:1], [])))
+    assert why_not_copied([harmless]) == ""
+    assert "allocates memory (node 1)" in why_not_copied([harmless, allocating[1]])
     assert "conditional" in why_not_copied([GraphNode(0, "conditional")])
 
 
@@ -116,6 +121,16 @@ def test_labels_are_timed_with_those_inside_them_and_without(stream):
     assert profile.unlabelled == pytest.approx(profile.with_events - outer.time)
     assert profile.unlabelled >= SECONDS * 1e6
     assert len(runs) == 2 * (5 + WARM_UP)
+
+
+def test_the_first_runs_are_not_among_the_times(stream):
+    slow = [SECONDS * 20] * 2 * WARM_UP  # the graph and its copy run in turns
+    with stream, ag.Graph(keep_graph=True) as graph, ag.label("slow at first"):
+        stream.launch(lambda: time.sleep(slow.pop() if slow else 0))
+    profile = graph.profile(WARM_UP)
+    assert slow == []
+    assert profile.median < SECONDS * 20 * 1e6
+    assert profile.labels[0].time < SECONDS * 20 * 1e6
 
 
 def test_labels_on_two_branches_overlap_and_that_is_said(stream):

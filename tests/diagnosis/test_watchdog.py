@@ -11,6 +11,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import progress
 from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.diagnosis import ranks_groups
 from core.test_interrupts import Interrupter
 from processes import execute
 from threads import in_thread
@@ -239,6 +240,21 @@ def test_a_graph_without_markers_has_stacks(stream):
     assert "test_a_graph_without_markers" in dog.report.stacks[threading.current_thread().name]
 
 
+def test_threads_of_one_name_have_their_stacks(stream):
+    leave = threading.Event()
+    threads = [threading.Thread(target=leave.wait, name="twin") for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        with ag.watchdog(ag.Graph(), 0.05, file=io.StringIO()) as dog:
+            dog._thread.join(LIMIT)
+    finally:
+        leave.set()
+        for thread in threads:
+            thread.join(LIMIT)
+    assert [name for name in dog.report.stacks if "twin" in name] == ["twin", f"twin ({threads[1].ident})"]
+
+
 def test_ranks_tell_each_other(stream, gates):
     graph = captured(stream, gates)
     gates.open.release()
@@ -252,6 +268,25 @@ def test_ranks_tell_each_other(stream, gates):
         gates.open.release()
     stream.synchronize()
     assert [*dog.report.places.values()] == ["in 'layer'", "in 'layer'", "in no label"]
+
+
+def test_a_group_of_some_ranks_has_their_numbers_in_the_program(stream, monkeypatch):
+    members = ranks_groups.Members(6, [4, 6])
+    monkeypatch.setattr("accelerator_graph.diagnosis.watchdog.members_of", lambda group: members)
+    with ag.Graph(progress=True) as graph:
+        stream.launch(str)
+    with ag.watchdog(graph, 0.05, lambda text: ["0 in 'layer'", text], file=io.StringIO()) as dog:
+        dog._thread.join(LIMIT)
+    assert dog.report.places == {4: "in 'layer'", 6: "no run has begun"}
+    assert dog.report.rank == 6
+
+    def gather(text):
+        raise RuntimeError("the store is gone")
+
+    with ag.watchdog(graph, 0.05, gather, file=io.StringIO()) as dog:
+        dog._thread.join(LIMIT)
+    assert dog.report.rank == 6
+    assert [*dog.report.places] == [6]
 
 
 def test_other_ranks_that_say_nothing(stream):

@@ -162,6 +162,12 @@ def test_the_blocks_of_a_child_are_those_of_its_nodes():
         check_known([NodeParameters("graph", inside=(NodeParameters("host"),))], ["g"])
 
 
+def test_the_blocks_of_a_child_inside_a_child_count_as_well():
+    inner = NodeParameters("graph", inside=(kernel(word(7)), kernel(word(3), word(4))))
+    nodes = [NodeParameters("graph", inside=(inner, kernel(word(each)))) for each in (X, X, THERE_X)]
+    assert found(nodes) == [ArgumentWord(0, 3, 0, 0, 0)]
+
+
 def test_captures_with_different_nodes():
     one = kernel(word(1))
     with pytest.raises(NotFollowing, match="its captures have 1, 2, 1 nodes"):

@@ -14,6 +14,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._graphed.binding import captures
 from accelerator_graph._graphed.input_nodes import Memory
+from accelerator_graph._graphed.static_inputs import StaticInputs
 from accelerator_graph.backends.base import NodeParameters, word
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
@@ -212,6 +213,25 @@ def test_an_array_that_shares_memory_with_one_that_is_copied_for_its_alignment()
     assert is_bound(f)
 
 
+def test_an_array_beside_another_one_in_a_larger_one():
+    """The first array reaches over both others, so neither is used where it lies."""
+
+    @bound
+    def f(x, y, z):
+        x.add_(x)
+        y.add_(y)
+        z.add_(z + z)
+
+    f(*(Tensor(aligned(n)) for n in (192, 32, 32)))
+    memory = aligned(192)
+    for _ in range(2):
+        memory[:] = 1
+        f(Tensor(memory), Tensor(memory[64:96]), Tensor(memory[128:160]))
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+        assert memory.tolist() == [2] * 128 + [3] * 32 + [2] * 32
+    assert is_bound(f)
+
+
 RANGES = [(10, 20), (40, 50)]
 
 
@@ -361,6 +381,29 @@ def test_arrays_like_those_of_cupy_are_copied(monkeypatch, beside_a_tensor):
     assert explained.inputs == wanted
     assert explained.why.endswith("copied are: g") is beside_a_tensor
     assert "dense tensor" in explained.why
+
+
+def test_calls_whose_writes_are_found_by_a_comparison_are_not_told_by_addresses(monkeypatch):
+    """What repeats a call in C for arrays at the same addresses compares nothing."""
+    fakes.install_grids(monkeypatch)
+    interop.register("gridframe", fakes.Grids)
+    package = sys.modules["gridframe"]
+    package.empty_like = lambda x: Grid(aligned(x.data.shape).view(Pointed))
+    package.ascontiguousarray = lambda x: x
+    made = []
+    init = StaticInputs.__init__
+    monkeypatch.setattr(
+        StaticInputs, "__init__", lambda self, *a, **k: made.append(self) or init(self, *a, **k)
+    )
+    try:
+        f = ag.graphed(lambda g: g + g, warmup=0, inputs="node", outputs="static")
+        f(Grid(aligned(2).view(Pointed)))
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+    finally:
+        interop.unregister("gridframe")
+    (inputs,) = made
+    assert (inputs.in_graph, [*inputs.merged]) == (True, [0])
+    assert inputs.addresses() is None
 
 
 def test_an_array_that_shares_memory_with_one_that_is_copied():

@@ -100,14 +100,17 @@ def test_with_a_static_input_given_back(device):
         assert x.tolist() == [2, 3]
 
 
-def test_arrays_whose_bytes_are_not_their_elements_are_copied_first():
+def test_arrays_whose_bytes_are_not_their_elements_are_copied_first(set_addresses):
     f = ag.graphed(lambda x, y: x + y, warmup=0, inputs="node")
     f(dense(1, 2), dense(10, 20))
     x = dense(3, 4)
     x.negative = True
+    del set_addresses[:]
     assert f(x, dense(1, 1)).tolist() == [4, 5]
+    assert x.data_ptr() not in set_addresses
     x.negative = False
     assert f(x, dense(1, 1)).tolist() == [4, 5]
+    assert x.data_ptr() in set_addresses
 
 
 def test_arrays_that_the_driver_refuses_are_copied_first(device, monkeypatch):

@@ -100,6 +100,16 @@ def test_what_a_replay_could_not_repeat_is_refused(stream, function, words, outp
     assert not ag.is_current_stream_capturing()
 
 
+def test_a_buffer_that_the_function_writes_itself_is_refused(stream):
+    @ag.graphed(warmup=0)
+    def f(buffer):
+        launch(int)
+        buffer[0] += 1
+
+    with pytest.raises(ag.CaptureError, match="wrote argument buffer itself"):
+        f(bytearray(2))
+
+
 @pytest.mark.parametrize(("function", "words"), WRONG)
 def test_or_it_runs_eagerly_with_the_right_results(stream, function, words):
     f = ag.graphed(function, on_capture_error="eager")
@@ -151,6 +161,16 @@ def by_a_function_in_a_closure(x):
 def by_default(x):
     out = np.empty_like(x)
     launch(lambda out=out: np.multiply(x, 2, out))
+    return out
+
+
+def by_default_of_a_keyword(x):
+    out = np.empty_like(x)
+
+    def double(*, out=out):
+        np.multiply(x, 2, out)
+
+    launch(double)
     return out
 
 
@@ -221,8 +241,19 @@ def through_the_argument(x):
 @pytest.mark.parametrize(
     "function",
     [
-        *(by_keyword, by_closure, by_a_function_in_a_closure, by_default, by_partial, by_method, by_global),
-        *(by_global_in_a_lambda, by_attribute, by_view, as_view, of_a_buffer, the_buffer, by_copy),
+        *(by_keyword, by_closure, by_a_function_in_a_closure, by_default, by_default_of_a_keyword),
+        *(
+            by_partial,
+            by_method,
+            by_global,
+            by_global_in_a_lambda,
+            by_attribute,
+            by_view,
+            as_view,
+            of_a_buffer,
+            the_buffer,
+            by_copy,
+        ),
         *(through_the_argument,),
     ],
 )

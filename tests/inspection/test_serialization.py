@@ -115,6 +115,15 @@ def test_a_name_in_c_plus_plus_is_kept_once():
     assert GraphDescription.from_json(json.dumps(data)).nodes[0].demangled == "as another machine says it"
 
 
+def test_a_name_that_only_a_node_inside_has_is_kept():
+    inside = ([GraphNode(0, "kernel", MANGLED)], [])
+    text = GraphDescription.of("cuda", 0, ([GraphNode(0, "graph", bodies=(inside,))], [])).to_json()
+    data = json.loads(text)
+    data["demangled"][MANGLED] = "as another machine says it"
+    ((node,), _) = GraphDescription.from_json(json.dumps(data)).nodes[0].bodies[0]
+    assert node.demangled == "as another machine says it"
+
+
 def test_a_file_without_such_names_is_read():
     data = {"schema": 1, "backend": "cuda", "device": 0, "edges": []}
     text = json.dumps(data | {"nodes": [{"id": 0, "kind": "kernel", "name": MANGLED}]})

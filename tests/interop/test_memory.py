@@ -78,6 +78,25 @@ def test_the_memory_of_a_pool_is_freed_on_every_device_that_it_is_on(cupy):
     assert not there._ended
 
 
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_pool_ends_with_its_last_array_on_any_device(cupy, device):
+    [there], pool = registry.loaded(), (0, 79)
+    leave = there.route(pool, 0, 0, nullcontext)
+    kept = []
+    for each in (0, 1):
+        with cupy.cuda.Device(each):
+            kept.append(cupy.empty(64))
+    leave()
+    del kept[1 - device]
+    there.release(pool)
+    assert calls["cudaFree"] == 1
+    assert there._ended
+    kept.clear()
+    there.prepare(0)
+    assert calls["cudaFree"] == 2
+    assert not there._ended
+
+
 def test_without_routing_the_capture_would_break(cupy, monkeypatch):
     """What the routing is for: the test above could fail."""
     [there] = registry.loaded()

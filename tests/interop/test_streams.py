@@ -173,6 +173,16 @@ def test_a_torch_stream_of_another_kind_is_not_torchs(frameworks):
         streams.as_stream(other)
 
 
+@pytest.mark.parametrize(("name", "make"), [("torch", torch), ("cupy", cupy), ("warp", warp)])
+def test_it_is_put_back_if_the_block_has_left_its_device(monkeypatch, name, make):
+    install(monkeypatch, name, make())
+    before = current(name), current(name, device=1)
+    with ag.Stream(1, backend="cuda"):
+        set_device(0)
+    assert (current(name), current(name, device=1)) == before
+    assert get_device() == 0
+
+
 def test_entering_sets_all_on_the_right_device_and_puts_all_back(frameworks):
     frameworks.get_device("cpu")
     before = current(), current(device=1)

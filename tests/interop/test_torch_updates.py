@@ -93,6 +93,21 @@ def test_a_clone_is_the_drivers(torch):
     assert clone.raw_executable()
 
 
+def test_torch_gives_up_a_graph_with_the_latest_executable(torch, monkeypatch):
+    """The former one may go late: while another graph is captured, nothing is destroyed."""
+    graph = filling(torch, Array(), 5)
+    captured = graph._runner.captured
+    recorder, recording, resets = captured.recorder, captured.value, []
+    former, latest = recorder.instantiate(recording), recorder.instantiate(recording)
+    with monkeypatch.context() as patch:
+        patch.setattr(recording.torch_graph, "reset", lambda: resets.append(1))
+        recorder.destroy_executable(former)
+        recorder.destroy_graph(recording)
+        assert resets == []
+        recorder.destroy_executable(latest)
+        assert resets == [1]
+
+
 @pytest.mark.parametrize("version", ["2.13", "2.15"])
 def test_a_recapture_is_torchs(monkeypatch, version):
     kind = interop_fake_torch.CUDAGraph if version == "2.13" else CUDAGraphOf215

@@ -109,6 +109,24 @@ def test_distributions_of_every_form_are_found(form, tmp_path, monkeypatch):
     assert names_in("group") == ["plug"]
 
 
+def test_distributions_in_the_current_folder_are_found(site, tmp_path, monkeypatch):
+    """An empty entry of sys.path stands for it, as in an interactive session."""
+    site.distribution("some-dist", "2.0", group="group", plug="m:A")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *(folder for folder in sys.path if folder != str(tmp_path))])
+    assert names_in("group") == ["plug"]
+
+
+def test_a_distribution_that_was_installed_a_moment_ago_is_found(site, tmp_path):
+    """The folder's time has not changed, as on a file system that notes no parts of seconds."""
+    site.distribution("some-dist", "2.0", group="group", plug="m:A")
+    time = tmp_path.stat().st_mtime_ns
+    assert names_in("group") == ["plug"]
+    site.distribution("other-dist", "1.0", group="group", socket="m:B")
+    os.utime(tmp_path, ns=(time, time))
+    assert sorted(names_in("group")) == ["plug", "socket"]
+
+
 def test_distributions_in_an_archive_are_found(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("some_dist-2.0.dist-info/METADATA", "Name: some-dist\nVersion: 2.0\n")

@@ -13,10 +13,8 @@ from typing import Any, NamedTuple
 
 import accelerator_graph as ag
 
-from . import libraries, packages, variables
-from .child import Ended
-from .finding import Finding
-from .trial import Trial, tried
+from ..trial import Finding, ProcessResult, Trial, library_findings, trial_of
+from . import packages, variables
 
 
 class Diagnosis(NamedTuple):
@@ -29,7 +27,7 @@ class Diagnosis(NamedTuple):
 
 
 def examine(
-    gathered: Ended, time_limit: float, during: Callable[[str], AbstractContextManager[None]]
+    gathered: ProcessResult, time_limit: float, during: Callable[[str], AbstractContextManager[None]]
 ) -> Diagnosis:
     """Try every usable backend, and look for what disturbs.
 
@@ -49,7 +47,7 @@ def examine(
     for row in rows:
         if row["usable"]:
             with during(f"trying backend {row['name']!r}"):
-                trials.append(tried(row["name"], time_limit))
+                trials.append(trial_of(row["name"], time_limit))
         else:
             trials.append(Trial(row["name"], "unusable", row["reason"].rstrip(".")))
     found = list(of_trials(trials, facts))
@@ -64,7 +62,7 @@ def examine(
     found += of_facts(facts)
     found += imported.findings
     found += packages.findings(facts)
-    found += libraries.findings([*imported.libraries, *(file for each in trials for file in each.libraries)])
+    found += library_findings([*imported.libraries, *(file for each in trials for file in each.libraries)])
     hidden = {each.backend for each in trials if each.outcome == "unusable"} & packages.GPUS.keys()
     found += variables.findings(facts["environment"], filter(packages.visible, hidden))
     return Diagnosis(trials, found, passed)

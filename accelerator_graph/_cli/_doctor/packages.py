@@ -9,9 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from glob import glob
 from typing import Any, NamedTuple
 
-from . import child
-from .finding import Finding
-from .libraries import LIBRARIES, kind, loaded
+from ..trial import (
+    LIBRARIES,
+    Finding,
+    library_of,
+    loaded_libraries,
+    report,
+    run_in_process,
+)
 
 AMDS_CUDA = ("hip-python-interop", "hip-python-as-cuda")
 """Distributions of AMD's whose package is called cuda, like that of cuda-python."""
@@ -169,28 +174,28 @@ def imported(names: Iterable[str], time_limit: float) -> Imported:
     names = list(names)
     if not names:
         return Imported([])
-    ended = child.run(__name__, "import_all", names, time_limit=time_limit)
-    libraries = tuple(ended.last("libraries") or ())
+    result = run_in_process(__name__, "import_all", names, time_limit=time_limit)
+    libraries = tuple(result.last("libraries") or ())
     found = [
         Finding(
             name,
             f"{name} is installed, but importing it raises {error.rstrip('.')}.",
             "Repair or uninstall it.",
         )
-        for each in ended.reports
+        for each in result.reports
         for name, error in each.get("failed", {}).items()
     ]
-    if ended.failure:
-        name = ended.last("importing") or "Python"
+    if result.failure:
+        name = result.last("importing") or "Python"
         found.append(
             Finding(
                 name,
-                f"The process {ended.failure} while importing {name}.",
+                f"The process {result.failure} while importing {name}.",
                 "Repair or uninstall it.",
             )
         )
     for library, what in LIBRARIES.items():
-        copies = {os.path.realpath(each) for each in libraries if kind(each) == library}
+        copies = {os.path.realpath(each) for each in libraries if library_of(each) == library}
         if len(copies) > 1:
             found.append(
                 Finding(
@@ -204,11 +209,11 @@ def imported(names: Iterable[str], time_limit: float) -> Imported:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import frameworks; report each, its error, and the libraries at the end. Called in the child."""
+    """Import frameworks; report each, its error, and the libraries at the end. Called in that process."""
     for name in names:
-        child.report(importing=name)
+        report(importing=name)
         try:
             importlib.import_module(name)
         except Exception as error:
-            child.report(failed={name: f"{type(error).__name__}: {error}"})
-    child.report(libraries=loaded())
+            report(failed={name: f"{type(error).__name__}: {error}"})
+    report(libraries=loaded_libraries())

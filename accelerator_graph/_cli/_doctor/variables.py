@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from .finding import Finding
+from ..trial import Finding
 
 Means = Callable[[str], bool]
 """Returns True if a value has the effect."""

@@ -116,23 +116,23 @@ def test_waiting_for_an_unrelated_stream(backend, streams, call, mode, on, broke
     backend.synchronize(unrelated)
 
 
-@pytest.mark.parametrize("relaxed", ["capturing", "other", "left"])
+@pytest.mark.parametrize("relaxed", ["capturing", "again", "other", "left"])
 def test_a_thread_that_is_relaxed_relaxes_no_other(backend, streams, relaxed):
     stream, _, unrelated = streams
     token = backend.capture_begin(stream, "global")
 
     def in_relaxed(wait):
         with backend.relaxed(unrelated):
-            if relaxed == "left":
+            if relaxed in ("again", "left"):
                 with backend.relaxed(unrelated):
                     pass
-            else:
+            if relaxed != "left":
                 wait()
         if relaxed == "left":
             wait()
 
     wait = partial(backend.synchronize, unrelated)
-    if relaxed == "capturing":
+    if relaxed in ("capturing", "again"):
         in_relaxed(wait)
         backend.capture_end(token)
     else:

@@ -55,6 +55,20 @@ def test_parameters_of_kernels_that_are_functions_or_kernels(backend, stream, bl
             backend.destroy_graph(graph)
 
 
+def test_each_function_and_each_kernel_has_its_own_parameters(backend, stream, block):
+    with kernels() as found:
+        for store, geometry in ((found.store, found.geometry), (found.kernel, found.other_kernel)):
+
+            def work(store=store, geometry=geometry):
+                backend.launch(stream, geometry, block, grid=1, block=1, shared_bytes=4)
+                launched(backend, stream, store, block)
+
+            graph = captured(backend, stream, work)
+            sizes = [[len(each) for each in node.blocks] for node in backend.parameters(graph)]
+            assert sizes == [[8], [8, 4, 4, ctypes.sizeof(Pair)]]
+            backend.destroy_graph(graph)
+
+
 def test_an_address_inside_a_structure(backend, stream, block):
     inside = Pair(1, ctypes.c_double.from_buffer_copy(ctypes.c_uint64(block.pointer + 64)).value)
     with kernels() as found:

@@ -191,6 +191,12 @@ def test_graphs_that_never_update_an_executable(kinds, clustered, expected):
     assert update._misfit(kinds, [], clustered) == (expected and Misfit(*expected))
 
 
+def test_the_child_that_never_updates_an_executable_is_named():
+    children = [Shape(["kernel"], [1], [], [], misfit) for misfit in (None, Misfit("a misfit", 0))]
+    kinds = ["graph", "kernel", "graph"]
+    assert update._misfit(kinds, children, None) == Misfit("a misfit", 2)
+
+
 def test_of_two_graphs_that_never_update_the_new_one_is_named():
     def made(misfit):
         return Shape(["kernel"], [1], [], [], misfit)
