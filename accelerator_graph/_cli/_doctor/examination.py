@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import accelerator_graph as ag
 
+from .. import packages
 from ..trial import Finding, ProcessResult, Trial, library_findings, trial_of
-from . import packages, variables
 
 
 class Diagnosis(NamedTuple):
@@ -58,13 +58,13 @@ def examine(
         return Diagnosis(trials, found, passed)
     with during("importing the frameworks"):
         names = [row["name"] for row in facts["frameworks"] if row["installed"]]
-        imported = packages.imported(names, time_limit)
+        imported = packages.import_result(names, time_limit)
     found += of_facts(facts)
     found += imported.findings
-    found += packages.findings(facts)
+    found += packages.package_findings(facts)
     found += library_findings([*imported.libraries, *(file for each in trials for file in each.libraries)])
     hidden = {each.backend for each in trials if each.outcome == "unusable"} & packages.GPUS.keys()
-    found += variables.findings(facts["environment"], filter(packages.visible, hidden))
+    found += packages.variable_findings(facts["environment"], filter(packages.gpu_is_visible, hidden))
     return Diagnosis(trials, found, passed)
 
 
@@ -85,7 +85,7 @@ def of_trials(trials: Sequence[Trial], facts: Mapping[str, Any] | None) -> Itera
             yield Finding(name, defect, way_out or "Nothing is known to help.")
         if trial.outcome == "unusable":
             fact, way_out = parts(trial.detail)
-            if name in packages.GPUS and packages.visible(name):
+            if name in packages.GPUS and packages.gpu_is_visible(name):
                 gpu = packages.GPUS[name][1]
                 fact = f"This machine has {gpu}, but backend {name!r} can't be used: {fact}"
                 yield Finding(name, fact, way_out or UNUSABLE)
