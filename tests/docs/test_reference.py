@@ -16,6 +16,7 @@ from lanes import LANES
 
 REFERENCE = ROOT / "docs" / "reference"
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+READS = re.compile(r"os\.environ|os\.getenv|import .*\bvariable\b|switches\.is_on")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def variables_of(modules: Iterable[Path]) -> set[str]:
     found = set()
     for path in modules:
         code = path.read_text(encoding="utf-8")
-        if any(how in code for how in ("os.environ", "os.getenv", "import variable", "switches.is_on")):
+        if READS.search(code):
             found |= {
                 node.value
                 for node in ast.walk(ast.parse(code))
