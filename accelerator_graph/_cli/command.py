@@ -192,7 +192,7 @@ def run_doctor(options: argparse.Namespace) -> int:
     """Print what disturbs graphs here. Returns 1 if a usable backend fails."""
     from . import doctor
 
-    return 0 if doctor.run(options.time_limit, as_json=options.json) else 1
+    return 0 if doctor.print_diagnosis(options.time_limit, as_json=options.json) else 1
 
 
 def run_demo(options: argparse.Namespace) -> int:

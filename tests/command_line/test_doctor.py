@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from accelerator_graph._cli import packages
-from accelerator_graph._cli._doctor import examination
+from accelerator_graph._cli import doctor, packages
 from accelerator_graph._cli.trial import Trial, status_in_words
 from command_line.calls import command_line
 from command_line.ills import installed, path_with, plugged
@@ -132,7 +131,7 @@ def test_a_known_defect_comes_with_the_way_out(tmp_path: Path) -> None:
     ],
 )
 def test_an_extension_that_is_missing_is_found(said: str, fact: str | None) -> None:
-    found = list(examination.of_facts({"problem": "", "extension": said}))
+    found = list(doctor.fact_findings({"problem": "", "extension": said}))
     assert found == ([] if fact is None else [("C extension", fact, "Build it.")])
 
 
@@ -224,14 +223,14 @@ def facts(**row: Any) -> dict[str, Any]:
 def test_a_gpu_whose_backend_can_not_be_used_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial("cuda", "unusable", "cuda-python is not installed. Install it with: pip")
     monkeypatch.setattr(packages, "gpu_is_visible", lambda backend: False)
-    assert list(examination.of_trials([trial], facts())) == []
+    assert list(doctor.trial_findings([trial], facts())) == []
     monkeypatch.setattr(packages, "gpu_is_visible", lambda backend: backend == "cuda")
-    [finding] = examination.of_trials([trial], facts())
+    [finding] = doctor.trial_findings([trial], facts())
     assert finding.fact == (
         "This machine has an NVIDIA GPU, but backend 'cuda' can't be used: cuda-python is not installed."
     )
     assert finding.advice == "Install it with: pip."
-    [finding] = examination.of_trials([trial._replace(detail="cuInit returned 803")], facts())
+    [finding] = doctor.trial_findings([trial._replace(detail="cuInit returned 803")], facts())
     assert "another finding" in finding.advice
 
 
