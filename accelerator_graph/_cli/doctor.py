@@ -41,13 +41,13 @@ def print_diagnosis(time_limit: float | None, *, as_json: bool) -> bool:
 
 def report_facts() -> None:
     """Report the facts of `info`. Called in a process of its own."""
-    report(facts=info.facts(None))
+    report(facts=info.installation_facts(None))
 
 
 def diagnosis_lines(facts: Mapping[str, Any] | None, diagnosis: Diagnosis) -> Iterator[str]:
     """Yield the lines for people."""
     if facts:
-        yield from info.about(facts)
+        yield from info.library_lines(facts)
         yield ""
     known = {row["name"]: row for row in facts["backends"]} if facts else {}
     yield "Backends"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from accelerator_graph._cli import environment
+from accelerator_graph._cli import info
 from docs.pages import ROOT
 from lanes import LANES
 
@@ -45,7 +45,7 @@ def test_all_environment_variables_are_on_their_page() -> None:
     )
     assert len(named) == len(set(named))
     modules = [ROOT / "setup.py", *(ROOT / "accelerator_graph").rglob("*.py")]
-    read = variables_of(modules) - {*environment.VARIABLES}  # a table of names without prefix
+    read = variables_of(modules) - {*info.VARIABLES}  # a table of names without prefix
     assert set(named) == read
 
 
