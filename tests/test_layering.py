@@ -118,8 +118,8 @@ NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax
 MAY_NAME = (
     "_install backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda "
     "backends.hip backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp "
-    "interop.cuda_core compat _graphed.torch testing.works _cli.trial _cli._doctor diagnosis.ranks_groups "
-    "diagnosis._verify.where"
+    "interop.cuda_core compat _graphed.torch testing.works _cli.trial _cli.packages _cli.doctor "
+    "diagnosis.ranks_groups diagnosis._verify.where"
 )
 LISTS = {"backends", "interop"}
 """Packages, without their modules, that list these by name."""

@@ -185,14 +185,14 @@ def run_info(options: argparse.Namespace) -> int:
     """Print what is known about this installation. Returns 1 if the named backend can't be used."""
     from . import info
 
-    return 0 if info.run(options.backend, as_json=options.json) else 1
+    return 0 if info.print_facts(options.backend, as_json=options.json) else 1
 
 
 def run_doctor(options: argparse.Namespace) -> int:
     """Print what disturbs graphs here. Returns 1 if a usable backend fails."""
     from . import doctor
 
-    return 0 if doctor.run(options.time_limit, as_json=options.json) else 1
+    return 0 if doctor.print_diagnosis(options.time_limit, as_json=options.json) else 1
 
 
 def run_demo(options: argparse.Namespace) -> int:
@@ -206,7 +206,7 @@ def run_show(options: argparse.Namespace) -> int:
     """Print a graph, or draw it into a file."""
     from . import graphs
 
-    graphs.show(options.file, options.output)
+    graphs.show_graph(options.file, options.output)
     return 0
 
 
@@ -214,7 +214,7 @@ def run_diff(options: argparse.Namespace) -> int:
     """Print what differs between two graphs. Returns 1 if anything does."""
     from . import graphs
 
-    return 1 if graphs.differ(options.old, options.new, options.output) else 0
+    return 1 if graphs.show_difference(options.old, options.new, options.output) else 0
 
 
 def run_conformance(options: argparse.Namespace) -> int:

@@ -14,18 +14,18 @@ from ..inspection.files import write_description, write_difference
 from ..inspection.text import table
 
 
-def show(path: str, output: str | None) -> None:
+def show_graph(path: str, output: str | None) -> None:
     """Print all nodes of a graph, or draw it into a file whose suffix says what it is."""
-    description = read(path)
+    description = read_graph(path)
     if output is None:
         print(table(description, most=len(description.nodes)))
     else:
         draw(output, partial(write_description, description))
 
 
-def differ(old: str, new: str, output: str | None) -> bool:
+def show_difference(old: str, new: str, output: str | None) -> bool:
     """Print what is different in the second graph, or draw both; return True if anything is different."""
-    graphs = read(old), read(new)
+    graphs = read_graph(old), read_graph(new)
     differences = ag.diff(*graphs)
     if output is None:
         print("\n".join(differences) if differences else "the graphs are equal")
@@ -40,7 +40,7 @@ def draw(output: str, write: Callable[[str, str], None]) -> None:
     write_file(output, partial(write, suffix))
 
 
-def read(path: str) -> ag.GraphDescription:
+def read_graph(path: str) -> ag.GraphDescription:
     """Read the description of a graph; ValueError with the file's name if it is not one."""
     try:
         return ag.GraphDescription.from_json(Path(path).read_text(encoding="utf-8"))

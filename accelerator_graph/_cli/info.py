@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib.machinery import PathFinder
+from importlib.metadata import Distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import accelerator_graph as ag
 
 from .. import _install
-from .._core import extension
+from .._core import extension, switches
 from .._interpreter.terminal import rows, wrapped
 from ..inspection.names import printable
-from . import environment, frameworks
+
+PREFIX = "ACCELERATOR_GRAPH_"
 
 
-def run(backend: str | None, *, as_json: bool) -> bool:
+def print_facts(backend: str | None, *, as_json: bool) -> bool:
     """Print the facts, and return False if the backend that is named can't be used.
 
     That is the backend of the argument, else that of the environment.
     """
-    found = facts(backend)
-    print(json.dumps(found, indent=2) if as_json else "\n".join(text(found)))
+    found = installation_facts(backend)
+    print(json.dumps(found, indent=2) if as_json else "\n".join(fact_lines(found)))
     return not found["problem"]
 
 
-def facts(backend: str | None) -> dict[str, Any]:
+def installation_facts(backend: str | None) -> dict[str, Any]:
     """Return everything that is printed. This opens the named backend, and the one of a bare `Stream()`."""
-    chosen, error = choice()
-    problem = error if backend is None else problem_of(backend)
+    chosen, error = chosen_backend()
+    problem = error if backend is None else backend_problem(backend)
     backends = [{**row._asdict(), "versions": dict(row.versions)} for row in ag.backends.report()]
     third_parties = [row["name"] for row in backends if row["origin"] != "built-in"]
     return {
@@ -42,17 +46,17 @@ def facts(backend: str | None) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "backends": backends,
-        "frameworks": frameworks.facts(),
+        "frameworks": framework_rows(),
         "extension": extension_in_words(),
-        "environment": [row._asdict() for row in environment.settings(third_parties)],
+        "environment": [row._asdict() for row in environment_settings(third_parties)],
         "chosen": chosen,
-        "why": reason(chosen, backends) if chosen else error,
+        "why": choice_reason(chosen, backends) if chosen else error,
         "named": backend,
         "problem": problem,
     }
 
 
-def choice() -> tuple[str | None, str]:
+def chosen_backend() -> tuple[str | None, str]:
     """Return the name of a bare `Stream()`'s backend; None and the error if there is none."""
     try:
         return ag.backends.resolve(cpu_fallback=True).name, ""
@@ -60,10 +64,10 @@ def choice() -> tuple[str | None, str]:
         return None, str(error)
 
 
-def reason(chosen: str, backends: Sequence[Mapping[str, Any]]) -> str:
+def choice_reason(chosen: str, backends: Sequence[Mapping[str, Any]]) -> str:
     """Return why a bare `Stream()` takes this backend."""
     if ag.backends.chosen():
-        return f"{environment.PREFIX}BACKEND names it"
+        return f"{PREFIX}BACKEND names it"
     if chosen == "cpu":
         to_be_named = any(row["usable"] and row["only_named"] for row in backends)
         return f"no accelerator can be used{' unless you name it' if to_be_named else ''}"
@@ -72,7 +76,7 @@ def reason(chosen: str, backends: Sequence[Mapping[str, Any]]) -> str:
     return "no built-in accelerator can be used, and it comes first among the plug-ins that can"
 
 
-def problem_of(backend: str) -> str:
+def backend_problem(backend: str) -> str:
     """Return why a backend can't be used; an empty string if it can."""
     try:
         ag.backends.get(backend)
@@ -103,14 +107,14 @@ def extension_in_words() -> str:
     return f"not used, since {extension.SWITCH} is set"
 
 
-def text(found: Mapping[str, Any]) -> Iterator[str]:
+def fact_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines for people."""
-    yield from about(found)
+    yield from library_lines(found)
     yield from ("", "Backends")
     yield from rows([(row["name"], *backend_in_words(row)) for row in found["backends"]], "  ")
     yield from ("", "Frameworks")
     yield from rows(
-        [(row["name"], row["installed"] or "-", frameworks.in_words(row)) for row in found["frameworks"]],
+        [(row["name"], row["installed"] or "-", framework_in_words(row)) for row in found["frameworks"]],
         "  ",
     )
     yield from ("", "C extension")
@@ -120,18 +124,18 @@ def text(found: Mapping[str, Any]) -> Iterator[str]:
         [(printable(f"{row['name']}={row['value']}"), row["effect"]) for row in found["environment"]], "  "
     )
     if not found["environment"]:
-        yield f"  none of {environment.PREFIX}* is set"
+        yield f"  none of {PREFIX}* is set"
     yield ""
     if found["named"] is not None:
         named = f"Backend {found['named']!r} can be used."
-        yield from wrapped(sentence(found["problem"]) if found["problem"] else named)
+        yield from wrapped(capitalised(found["problem"]) if found["problem"] else named)
     if found["chosen"]:
         yield from wrapped(f"A bare Stream() takes backend {found['chosen']!r}, because {found['why']}.")
     else:
         yield from wrapped(f"A bare Stream() raises an error: {found['why']}")
 
 
-def about(found: Mapping[str, Any]) -> Iterator[str]:
+def library_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about the library, Python and the system."""
     place = f"the source tree {found['location']}" if found["source_tree"] else found["location"]
     yield from wrapped(f"accelerator_graph {found['version']} in {place}")
@@ -155,6 +159,149 @@ def backend_in_words(row: Mapping[str, Any]) -> tuple[str, str]:
     return "yes" if row["usable"] else "no", f"{said}. {row['warning']}" if row["warning"] else said
 
 
-def sentence(text: str) -> str:
+def capitalised(text: str) -> str:
     """Return a text with a capital letter."""
     return f"{text[:1].upper()}{text[1:]}"
+
+
+# ---- frameworks, found out without importing them --------------------------------------------------
+
+
+def framework_rows() -> list[dict[str, Any]]:
+    """Return the report about every framework, with its installed version."""
+    named = [
+        (each.metadata["Name"], each)
+        for each in importlib.metadata.distributions()
+        if "Name" in each.metadata  # what is left of one may have no metadata
+    ]
+    return [{**row._asdict(), "installed": installed_version(row.name, named)} for row in ag.interop.report()]
+
+
+def installed_version(name: str, named: Sequence[tuple[str, Distribution]]) -> str | None:
+    """Return the version of a framework, ``"?"`` if it can't be told, and None if it is not installed.
+
+    `named` are the installed distributions and their names.
+    """
+    if not can_be_imported(name):
+        return None
+    package, own = name.partition(".")[0], name.replace(".", "-")
+    for called, distribution in named:
+        if called == own:
+            return distribution.version
+    for called, distribution in named:
+        if called.partition("-")[0] == package and has_files_of(distribution, package):
+            return distribution.version
+    return "?"
+
+
+def has_files_of(distribution: Distribution, package: str) -> bool:
+    """Return True if a distribution has files of a package."""
+    return any(file.parts[0] == package for file in distribution.files or ())
+
+
+def can_be_imported(name: str) -> bool:
+    """Return True if a module is there. Imports no parent, unlike `importlib.util.find_spec`."""
+    path: Sequence[str] | None = None
+    parts = name.split(".")
+    for end in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:end]), path)
+        if spec is None:
+            return False
+        path = list(spec.submodule_search_locations or ())
+    return True
+
+
+def framework_in_words(row: Mapping[str, Any]) -> str:
+    """Return whether a framework takes part in captures, and why not."""
+    if row["usable"]:
+        return f"takes part in captures on {row['backend']}"
+    if row["imported"] or row["reason"] != "it is not imported":
+        return str(row["reason"])
+    if row["installed"] is None:
+        return "not installed"
+    return "takes part once your program has imported it"
+
+
+# ---- environment variables -------------------------------------------------------------------------
+
+
+def switch(effect: str) -> Callable[[str], str]:
+    """Return a function that says what a value of a switch does. All values but 0 turn it on."""
+    return lambda value: "0 is the default" if value.strip() == "0" else effect
+
+
+def graph_option(effect: str, option: str) -> Callable[[str], str]:
+    """Return a function that says what a value of a graph's option does. `Graph` refuses all but 0 and 1."""
+
+    def say(value: str) -> str:
+        try:
+            return effect if switches.is_on(None, option) else "0 is the default"
+        except ValueError as error:
+            return f"Graph() raises ValueError: {error}"
+
+    return say
+
+
+def verify_option(value: str) -> str:
+    """Say what a value of the variable does. Other values than ``first`` make `graphed` raise ValueError."""
+    try:
+        return "graphed functions compare every new graph with eager runs" if switches.to_verify(None) else ""
+    except ValueError as error:
+        return f"graphed() raises ValueError: {error}"
+
+
+VARIABLES: dict[str, Callable[[str], str]] = {
+    "BACKEND": lambda value: "the backend if the code names none",
+    "CHECK_INPUT_LIVENESS": graph_option(
+        "a graph refuses to replay once an input is freed", switches.LIVENESS
+    ),
+    "DIAGNOSE": graph_option("a capture that fails names the call that broke it", switches.DIAGNOSE),
+    "DISABLE_PLUGINS": switch("installed plug-ins are not looked for"),
+    "PROGRAMS": lambda value: "the number of random programs in a backend's tests",
+    "PROGRAMS_SEED": lambda value: "the seed of the random programs in a backend's tests",
+    "PURE_PYTHON": switch("the C extension is not used"),
+    "VERIFY": verify_option,
+}
+"""What a value does, by the variable's name without the prefix."""
+
+
+class Setting(NamedTuple):
+    """An environment variable that is set."""
+
+    name: str
+    value: str
+    read: bool
+    """The package, or a plug-in, reads it."""
+    effect: str
+
+
+def environment_settings(plugins: Collection[str]) -> Iterator[Setting]:
+    """Yield what is set, misspelt names included. A variable that begins with a plug-in's name is its own."""
+    for name, value in sorted(os.environ.items()):
+        if not looks_like_ours(name):
+            continue
+        rest = name.removeprefix(PREFIX)
+        owner = next((each for each in plugins if rest.startswith(f"{each.upper()}_")), None)
+        known = name.startswith(PREFIX) and rest in VARIABLES
+        if known and not value.strip():
+            yield Setting(name, value, True, "counts as unset, since it is empty")
+        elif known:
+            yield Setting(name, value, True, VARIABLES[rest](value))
+        elif owner is not None:
+            yield Setting(name, value, True, f"for backend {owner!r}")
+        else:
+            yield Setting(name, value, False, unread_variable(name))
+
+
+def looks_like_ours(name: str) -> bool:
+    """Return True for the package's variables, and for names that someone may have taken for one."""
+    return name.upper().startswith("ACCELERATOR") and "GRAPH" in name.upper()
+
+
+def unread_variable(name: str) -> str:
+    """Say that a variable has no effect, with the name that may be meant."""
+    from difflib import get_close_matches
+
+    rest = name.upper().partition("GRAPH")[2].strip("_")
+    close = get_close_matches(rest, VARIABLES, 1)
+    return "is not read by the library" + (f"; did you mean {PREFIX}{close[0]}?" if close else "")

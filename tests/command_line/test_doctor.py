@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accelerator_graph._cli._doctor import examination, packages, variables
+from accelerator_graph._cli import doctor, packages
 from accelerator_graph._cli.trial import Trial, status_in_words
 from command_line.calls import command_line
 from command_line.ills import installed, path_with, plugged
@@ -131,7 +131,7 @@ def test_a_known_defect_comes_with_the_way_out(tmp_path: Path) -> None:
     ],
 )
 def test_an_extension_that_is_missing_is_found(said: str, fact: str | None) -> None:
-    found = list(examination.of_facts({"problem": "", "extension": said}))
+    found = list(doctor.fact_findings({"problem": "", "extension": said}))
     assert found == ([] if fact is None else [("C extension", fact, "Build it.")])
 
 
@@ -222,29 +222,29 @@ def facts(**row: Any) -> dict[str, Any]:
 
 def test_a_gpu_whose_backend_can_not_be_used_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial("cuda", "unusable", "cuda-python is not installed. Install it with: pip")
-    monkeypatch.setattr(packages, "visible", lambda backend: False)
-    assert list(examination.of_trials([trial], facts())) == []
-    monkeypatch.setattr(packages, "visible", lambda backend: backend == "cuda")
-    [finding] = examination.of_trials([trial], facts())
+    monkeypatch.setattr(packages, "gpu_is_visible", lambda backend: False)
+    assert list(doctor.trial_findings([trial], facts())) == []
+    monkeypatch.setattr(packages, "gpu_is_visible", lambda backend: backend == "cuda")
+    [finding] = doctor.trial_findings([trial], facts())
     assert finding.fact == (
         "This machine has an NVIDIA GPU, but backend 'cuda' can't be used: cuda-python is not installed."
     )
     assert finding.advice == "Install it with: pip."
-    [finding] = examination.of_trials([trial._replace(detail="cuInit returned 803")], facts())
+    [finding] = doctor.trial_findings([trial._replace(detail="cuInit returned 803")], facts())
     assert "another finding" in finding.advice
 
 
 def test_a_list_of_devices_is_a_finding_if_no_gpu_can_be_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in variables.OF_VENDORS:
+    for name in packages.VENDORS_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "99")
-    assert list(variables.findings([], [])) == []
-    [finding] = variables.findings([], ["hip", "cuda"])
+    assert list(packages.variable_findings([], [])) == []
+    [finding] = packages.variable_findings([], ["hip", "cuda"])
     assert finding.fact == "CUDA_VISIBLE_DEVICES=99 limits which GPUs the process sees."
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    [finding] = variables.findings([], ["cuda"])
+    [finding] = packages.variable_findings([], ["cuda"])
     assert "hides every NVIDIA GPU" in finding.fact
 
 
@@ -262,8 +262,8 @@ def test_a_list_of_devices_is_a_finding_if_no_gpu_can_be_used(
 def test_a_framework_built_for_another_device_is_a_finding(
     monkeypatch: pytest.MonkeyPatch, version: str, gpus: set[str], said: str
 ) -> None:
-    monkeypatch.setattr(packages, "visible", gpus.__contains__)
-    found = list(packages.for_another_device([{"name": "torch", "installed": version}]))
+    monkeypatch.setattr(packages, "gpu_is_visible", gpus.__contains__)
+    found = list(packages.framework_build_findings([{"name": "torch", "installed": version}]))
     assert len(found) == bool(said)
     assert all(said in each.fact for each in found)
 
@@ -280,7 +280,7 @@ def test_a_framework_built_for_another_device_is_a_finding(
     ],
 )
 def test_versions_of_hip_that_are_known_to_be_bad(runtime: str, said: list[str]) -> None:
-    found = list(packages.findings(facts(name="hip", versions={"runtime": runtime})))
+    found = list(packages.package_findings(facts(name="hip", versions={"runtime": runtime})))
     assert len(found) == len(said)
     for finding, words in zip(found, said, strict=True):
         assert finding.about == f"hip runtime {runtime}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from accelerator_graph.__main__ import main
-from accelerator_graph._cli import environment
+from accelerator_graph._cli import info
 from accelerator_graph.backends import register, unregister
 from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cpu import CpuBackend
@@ -175,7 +175,7 @@ def test_info_knows_every_variable_that_the_package_reads() -> None:
     named = set()
     for path in (ROOT / "accelerator_graph").rglob("*.py"):
         named |= set(re.findall(r"ACCELERATOR_GRAPH_([A-Z_]+[A-Z])\b", path.read_text(encoding="utf-8")))
-    assert named == set(environment.VARIABLES)
+    assert named == set(info.VARIABLES)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from accelerator_graph._cli import environment
+from accelerator_graph._cli import info
 from docs.pages import ROOT
 from lanes import LANES
 
 REFERENCE = ROOT / "docs" / "reference"
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+READS = re.compile(r"os\.environ|os\.getenv|import .*\bvariable\b|switches\.is_on")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_all_environment_variables_are_on_their_page() -> None:
     )
     assert len(named) == len(set(named))
     modules = [ROOT / "setup.py", *(ROOT / "accelerator_graph").rglob("*.py")]
-    read = variables_of(modules) - {*environment.VARIABLES}  # a table of names without prefix
+    read = variables_of(modules) - {*info.VARIABLES}  # a table of names without prefix
     assert set(named) == read
 
 
@@ -53,7 +54,7 @@ def variables_of(modules: Iterable[Path]) -> set[str]:
     found = set()
     for path in modules:
         code = path.read_text(encoding="utf-8")
-        if re.search(r"os\.environ|os\.getenv|import .*\bvariable\b|switches\.is_on", code):
+        if READS.search(code):
             found |= {
                 node.value
                 for node in ast.walk(ast.parse(code))

@@ -1,15 +1,15 @@
-"""Installed packages that get in the way of a backend, or whose versions are known to be bad."""
+"""Installed packages that get in the way of a backend, bad versions of them, and variables that disturb."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.metadata
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from glob import glob
 from typing import Any, NamedTuple
 
-from ..trial import (
+from .trial import (
     LIBRARIES,
     Finding,
     library_of,
@@ -90,25 +90,27 @@ KNOWN = (
 )
 
 
-def findings(facts: Mapping[str, Any]) -> Iterator[Finding]:
+def package_findings(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield what is wrong with the installed packages, given what `info` has gathered."""
-    yield from another_cuda()
-    yield from for_another_device(facts["frameworks"])
+    yield from amds_cuda_findings()
+    yield from framework_build_findings(facts["frameworks"])
     versions = {row["name"]: row["versions"] for row in facts["backends"]}
     for known in KNOWN:
         if known.backend:
             version = versions.get(known.backend, {}).get(known.component, "")
         else:
-            version = installed(known.component)
-        if version and numbers(known.first) <= numbers(version) < numbers(known.until):
+            version = installed_version(known.component)
+        if version and version_numbers(known.first) <= version_numbers(version) < version_numbers(
+            known.until
+        ):
             name = f"{known.backend} {known.component} {version}".strip()
             yield Finding(name, known.fact, known.advice)
 
 
-def another_cuda() -> Iterator[Finding]:
+def amds_cuda_findings() -> Iterator[Finding]:
     """Yield a finding if the package ``cuda`` is AMD's."""
     for name in AMDS_CUDA:
-        version = installed(name)
+        version = installed_version(name)
         if version:
             yield Finding(
                 name,
@@ -119,15 +121,15 @@ def another_cuda() -> Iterator[Finding]:
             )
 
 
-def for_another_device(frameworks: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+def framework_build_findings(frameworks: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield a finding if a framework was built without the GPU that this machine has."""
     for row in frameworks:
         version = row["installed"] or ""
         build = version.partition("+")[2]
         for backend, (_, gpu) in GPUS.items():
             unfit = build == "cpu" or (build.startswith("rocm") and backend == "cuda")
-            unfit = unfit or (build.startswith("cu") and backend == "hip" and not visible("cuda"))
-            if build and unfit and visible(backend):
+            unfit = unfit or (build.startswith("cu") and backend == "hip" and not gpu_is_visible("cuda"))
+            if build and unfit and gpu_is_visible(backend):
                 yield Finding(
                     row["name"],
                     f"{row['name']} {version} was built without support for {gpu}, which this machine has.",
@@ -135,12 +137,12 @@ def for_another_device(frameworks: Iterable[Mapping[str, Any]]) -> Iterator[Find
                 )
 
 
-def visible(backend: str) -> bool:
+def gpu_is_visible(backend: str) -> bool:
     """Return True if the system shows a GPU of a backend's vendor."""
     return bool(glob(GPUS[backend][0]))
 
 
-def installed(distribution: str) -> str:
+def installed_version(distribution: str) -> str:
     """Return the version of a distribution; an empty string if it is not installed."""
     try:
         return importlib.metadata.version(distribution)
@@ -148,7 +150,7 @@ def installed(distribution: str) -> str:
         return ""
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
     """Return the numbers that a version begins with."""
     found = []
     for part in version.split("."):
@@ -161,7 +163,7 @@ def numbers(version: str) -> tuple[int, ...]:
 # ---- what frameworks load --------------------------------------------------------------------
 
 
-class Imported(NamedTuple):
+class ImportResult(NamedTuple):
     """What importing all installed frameworks, in one process, has shown."""
 
     findings: list[Finding]
@@ -169,11 +171,11 @@ class Imported(NamedTuple):
     """The drivers' libraries that the process had loaded."""
 
 
-def imported(names: Iterable[str], time_limit: float) -> Imported:
+def import_result(names: Iterable[str], time_limit: float) -> ImportResult:
     """Import frameworks in a process of its own."""
     names = list(names)
     if not names:
-        return Imported([])
+        return ImportResult([])
     result = run_in_process(__name__, "import_all", names, time_limit=time_limit)
     libraries = tuple(result.last("libraries") or ())
     found = [
@@ -205,7 +207,7 @@ def imported(names: Iterable[str], time_limit: float) -> Imported:
                     "Use one of these frameworks at a time, or install builds that share one copy.",
                 )
             )
-    return Imported(found, libraries)
+    return ImportResult(found, libraries)
 
 
 def import_all(names: Iterable[str]) -> None:
@@ -217,3 +219,93 @@ def import_all(names: Iterable[str]) -> None:
         except Exception as error:
             report(failed={name: f"{type(error).__name__}: {error}"})
     report(libraries=loaded_libraries())
+
+
+# ---- environment variables -------------------------------------------------------------------------
+
+Means = Callable[[str], bool]
+"""Returns True if a value has the effect."""
+
+
+def is_on(value: str) -> bool:
+    """Return True for a switch that is on."""
+    return value.strip() not in ("", "0")
+
+
+def names_no_device(value: str) -> bool:
+    """Return True if a list of visible devices is empty: it ends at the first entry that names none."""
+    return value.split(",")[0].strip() in ("", "-1")
+
+
+HIDING = "hides every {} from the process."
+VENDORS_VARIABLES: dict[str, tuple[Means, str, str]] = {
+    "CUDA_VISIBLE_DEVICES": (names_no_device, HIDING.format("NVIDIA GPU, and every AMD GPU,"), "Unset it."),
+    "HIP_VISIBLE_DEVICES": (names_no_device, HIDING.format("AMD GPU"), "Unset it."),
+    "ROCR_VISIBLE_DEVICES": (names_no_device, HIDING.format("AMD GPU"), "Unset it."),
+    "CUDA_LAUNCH_BLOCKING": (
+        is_on,
+        "makes every launch wait for its kernel, replays included.",
+        "Unset it, except to look for a kernel that fails.",
+    ),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": (
+        is_on,
+        "makes torch allocate by cudaMalloc, which breaks every capture that allocates.",
+        "Unset it.",
+    ),
+    "AMD_LOG_LEVEL": (
+        is_on,
+        "makes AMD's runtime write its log to the error output.",
+        "Unset it, except to look for the call that broke a capture.",
+    ),
+    "DEBUG_HIP_GRAPH_DOT_PRINT": (
+        is_on,
+        "makes AMD's runtime write files into the current folder for every graph that is instantiated.",
+        "Unset it; `Graph.debug_dump` writes the graph that you name.",
+    ),
+}
+"""By variable: which values disturb, what they do, and the way out."""
+
+
+LIMITING = {
+    "cuda": ("CUDA_VISIBLE_DEVICES",),
+    "hip": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+}
+"""By backend: the variables that say which GPUs the process sees."""
+
+
+def variable_findings(settings: Iterable[Mapping[str, Any]], unusable: Iterable[str]) -> Iterator[Finding]:
+    """Yield the variables that disturb.
+
+    Parameters
+    ----------
+    settings : iterable of mapping
+        The library's own variables, as `info` has gathered them.
+    unusable : iterable of str
+        The backends that can't be used, although the system shows a GPU of theirs.
+    """
+    for row in settings:
+        name = row["name"]
+        if not row["read"]:
+            yield Finding(
+                name, f"The variable is set, but {row['effect']}.", "Unset it, or correct its name."
+            )
+        elif "raises" in row["effect"]:
+            yield Finding(name, f"{row['effect'].rstrip('.')}.", "Correct or unset it.")
+        elif name in OWN_SWITCHES and is_on(row["value"]):
+            yield Finding(name, f"{OWN_SWITCHES[name]}.", "Unset it, unless you mean that.")
+    for name, (disturbs, effect, advice) in VENDORS_VARIABLES.items():
+        value = os.environ.get(name)
+        if value is not None and disturbs(value):
+            yield Finding(name, f"{name}={value} {effect}", advice)
+    for name in dict.fromkeys(name for backend in unusable for name in LIMITING[backend]):
+        value = os.environ.get(name)
+        if value is not None and not names_no_device(value):
+            fact = f"{name}={value} limits which GPUs the process sees."
+            yield Finding(name, fact, "Unset it if it names none of this machine's.")
+
+
+OWN_SWITCHES = {
+    "ACCELERATOR_GRAPH_PURE_PYTHON": "Replays go through Python, which is slower",
+    "ACCELERATOR_GRAPH_DISABLE_PLUGINS": "Plug-ins that are installed are not found",
+}
+"""What the library's own switches do that are easily forgotten."""
