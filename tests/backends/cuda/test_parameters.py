@@ -276,6 +276,8 @@ class Told:
             return name
         if function == "cuPointerGetAttributes":
             return self.places[rest[1]]
+        if function == "cuGraphGetRootNodes":
+            return [], len(self.graphs) - 1
         told = self.told[first][1]
         if isinstance(told, Exception):
             raise told
@@ -293,6 +295,9 @@ class Told:
 
     def current(self, context):
         return contextlib.nullcontext()
+
+    def call_in(self, *args):
+        self.asked.append(args)
 
 
 def told(kind, params, **how):
@@ -313,20 +318,22 @@ def with_fields(params, **fields):
 
 def a_kernel(**fields):
     plain = {
-        **{"gridDimX": 2, "gridDimY": 3, "gridDimZ": 4, "blockDimX": 5, "blockDimY": 6, "blockDimZ": 7},
+        "gridDimX": 2,
+        "gridDimY": 3,
+        "gridDimZ": 4,
+        "blockDimX": 5,
+        "blockDimY": 6,
+        "blockDimZ": 7,
         "sharedMemBytes": 8,
-        "func": driver.CUfunction(9),
     }
-    return with_fields(driver.CUDA_KERNEL_NODE_PARAMS(), **plain | fields)
+    return with_fields(driver.CUDA_KERNEL_NODE_PARAMS(), **plain | {"func": driver.CUfunction(9)} | fields)
 
 
 def a_copy(**fields):
-    plain = {
-        **{"dstMemoryType": DEVICE, "dstDevice": driver.CUdeviceptr(0x100), "dstHost": 0x101},
-        **{"srcMemoryType": HOST, "srcDevice": driver.CUdeviceptr(0x200), "srcHost": 0x201},
-        **{"WidthInBytes": 24, "Height": 1, "Depth": 1},
-    }
-    return with_fields(driver.CUDA_MEMCPY3D(), **plain | fields)
+    target = {"dstMemoryType": DEVICE, "dstDevice": driver.CUdeviceptr(0x100), "dstHost": 0x101}
+    source = {"srcMemoryType": HOST, "srcDevice": driver.CUdeviceptr(0x200), "srcHost": 0x201}
+    size = {"WidthInBytes": 24, "Height": 1, "Depth": 1}
+    return with_fields(driver.CUDA_MEMCPY3D(), **target | source | size | fields)
 
 
 def a_fill(**fields):
@@ -455,7 +462,10 @@ ok = contextlib.nullcontext
 
 
 def test_what_is_told_of_kernels():
-    function, kernel = {"func": driver.CUfunction(9)}, {"func": driver.CUfunction(0), "kern": driver.CUkernel(8)}
+    function, kernel = (
+        {"func": driver.CUfunction(9)},
+        {"func": driver.CUfunction(0), "kern": driver.CUkernel(8)},
+    )
     unnamed = {"func": driver.CUfunction(7)}
     own = Told(
         [("kernel", a_kernel(**each)) for each in (function, kernel, unnamed, function, kernel, unnamed)],
@@ -542,7 +552,9 @@ def test_what_a_child_graph_lets_be_changed(inside, blocks):
     assert found == blocks
 
 
-@pytest.mark.parametrize(("place", "programmatic"), [(0, False), (1, False), (2, True), (3, False), (7, False)])
+@pytest.mark.parametrize(
+    ("place", "programmatic"), [(0, False), (1, False), (2, True), (3, False), (7, False)]
+)
 def test_the_data_of_a_dependency_says_whether_it_is_programmatic(place, programmatic):
     data = bytearray(8)
     data[place] = 1
@@ -562,3 +574,31 @@ def test_dependencies_are_told_by_the_numbers_of_their_nodes(monkeypatch):
     assert [(each.id, each.kind) for each in found] == [(0, "empty"), (1, "host"), (2, "event_record")]
     assert edges == [GraphEdge(0, 2), GraphEdge(0, 1, "programmatic"), GraphEdge(1, 2)]
     assert asked == [(own, 0)]
+
+
+def test_what_is_told_of_hosts_allocations_and_releases():
+    host = with_fields(driver.CUDA_HOST_NODE_PARAMS(), fn=driver.CUhostFn(0x51), userData=0x52)
+    assert described("host", host).target == 0x51
+    allocation = with_fields(driver.CUDA_MEM_ALLOC_NODE_PARAMS(), dptr=driver.CUdeviceptr(0x61), bytesize=77)
+    found, read = described("mem_alloc", allocation), told("mem_alloc", allocation).parameters()
+    assert (found.target, found.nbytes) == (0x61, 77)
+    assert read == ("mem_alloc", (word(0x61),), 77, ())
+    released = driver.CUdeviceptr(0x71)
+    assert described("mem_free", released).target == 0x71
+    assert told("mem_free", released).parameters() == ("mem_free", (word(0x71),), None, ())
+
+
+@pytest.mark.parametrize(("kind", "make"), [("kernel", a_kernel), ("memcpy", a_copy)])
+def test_a_node_is_left_out_in_its_context(kind, make):
+    read = told(kind, make(), layouts={9: []})
+    setter = read.setter(31, 11)
+    for wanted in (False, True):
+        setter.enable(wanted)
+        assert read.driver.asked[-1] == (11, "cuGraphNodeSetEnabled", 31, read.handle, wanted)
+
+
+def test_nodes_and_roots_are_counted():
+    own = Told([("empty", None), ("host", None), ("empty", 1)], [], [])
+    assert (nodes.node_count(own, 0), nodes.node_count(own, 1), nodes.root_count(own, 0)) == (3, 0, 2)
+    assert nodes.node_handles(own, 1) == []
+    assert [nodes.node_handle(own, 0, number) for number in range(3)] == nodes.node_handles(own, 0)

@@ -525,3 +525,28 @@ def test_each_function_is_asked_once_whether_it_was_made_for_clusters(stream, wo
             library = [(int(each), True) for each in (found.kernel, found.other_kernel)]
             assert sorted(asked) == sorted([*functions, *library])
         graph.reset()
+
+
+def test_kinds_and_memory_are_told_whatever_comes_first(stream, work, cell):
+    memory = work.buffer(8)
+    parts = {
+        "kernel": lambda: work.enqueue(stream, cell, 1, 1),
+        "memset": lambda: stream.fill(memory, 1, 8),
+        "mem_alloc": lambda: found.append(call(driver.cuMemAllocAsync, 64, stream.native)),
+        "mem_free": lambda: call(driver.cuMemFreeAsync, found[-1], stream.native),
+    }
+    found, own = [], registry.get("cuda")._driver
+    for kinds, single in (
+        (["kernel", "memset", "mem_alloc", "mem_free"], True),
+        (["mem_alloc", "kernel", "mem_free"], True),
+        (["memset", "kernel"], False),
+        (["kernel", "kernel", "memset"], False),
+        (["kernel", "kernel"], False),
+    ):
+        with ag.Graph(keep_graph=True, stream=stream) as graph:
+            for kind in kinds:
+                parts[kind]()
+        calls, raw = raw_calls.calls_of(own), graph.raw_graph()
+        assert update.kinds_of(own, calls, update.handles_of(own, calls, raw)) == kinds
+        assert update.single_executable(own, raw) is single
+        graph.reset()
