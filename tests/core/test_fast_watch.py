@@ -33,7 +33,8 @@ class Driver:
 
     def status(self, stream, place):
         self.asked.append("status")
-        place[0] = self.state if stream == STREAM else 0
+        if self.state is not None:
+            place[0] = self.state if stream == STREAM else 0
         return self.code
 
     def alive(self, stream, place):
@@ -127,7 +128,9 @@ class TestEvents:
         other.join()
         assert sorted(moment[1] for moment in scene.last.values()) == [1, 2]
 
-    @pytest.mark.parametrize("answer", [("state", 2), ("state", 0), ("code", 1), ("dead", 1)])
+    @pytest.mark.parametrize(
+        "answer", [("state", 2), ("state", 0), ("state", None), ("code", 1), ("dead", 1)]
+    )
     def test_any_other_answer_is_left_to_python(self, scene, driver, answer):
         setattr(driver, *answer)
         error = KeyError()
@@ -302,6 +305,21 @@ class TestTracing:
         sys.settrace(None)
         assert found == asked
 
+    @pytest.mark.parametrize(
+        ("file", "seen"), [("unwatched.py", ["c_return", "c_exception"]), ("passive", [])]
+    )
+    def test_sees_calls_into_c_where_lines_are_not_watched(self, scene, driver, file, seen):
+        driver.state, names = 2, {}
+        source = "def f():\n    abs(-1)\n    try:\n        abs('')\n    except TypeError:\n        pass\n"
+        exec(compile(source, file, "exec"), names)
+        scene.watch.trace_lines()
+        scene.watch.trace_calls()
+        names["f"]()
+        sys.setprofile(None)
+        sys.settrace(None)
+        found = [(event, arg) for _, frame, event, arg in scene.python if frame.f_code.co_filename == file]
+        assert found == [(event, abs) for event in seen]
+
     def test_notes_the_moments_of_each_thread(self, scene):
         def traced():
             scene.watch.trace_lines()
@@ -351,7 +369,8 @@ class TestTracing:
         assert (asked, len(scene.last)) == ([], 1)
         scene.last.clear()
         scene.going = False
-        assert {event for _, _, event, _ in traced(scene, lambda: None)} >= {"line", "return"}
+        seen = [row[2:] for row in traced(scene, lambda: 5)]
+        assert seen.index(("return", 5)) > seen.index(("line", None))
         assert scene.last == {}
 
     def test_asks_of_a_driver_that_can_not_tell_whether_a_stream_is_alive(self, fast, driver):
@@ -364,6 +383,7 @@ class TestTracing:
         [
             (("state", 2), ["alive", "status"]),
             (("state", 0), ["alive", "status"]),
+            (("state", None), ["alive", "status"]),
             (("code", 1), ["alive", "status"]),
             (("dead", 1), ["alive"]),
         ],

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -462,27 +463,60 @@ ok = contextlib.nullcontext
 
 
 def test_what_is_told_of_kernels():
-    function, kernel = (
+    which = [
         {"func": driver.CUfunction(9)},
         {"func": driver.CUfunction(0), "kern": driver.CUkernel(8)},
-    )
-    unnamed = {"func": driver.CUfunction(7)}
+        {"func": driver.CUfunction(7)},
+        {"func": driver.CUfunction(0), "kern": driver.CUkernel(6)},
+    ]
     own = Told(
-        [("kernel", a_kernel(**each)) for each in (function, kernel, unnamed, function, kernel, unnamed)],
-        layouts={9: [(0, 8), (8, 4)], 8: [], 7: None},
-        names={9: b"nine", 8: b"eight\xff", 7: None},
+        [("kernel", a_kernel(**each)) for each in which * 2],
+        layouts={9: [(0, 8), (8, 4)], 8: [], 7: None, 6: [(0, 2)]},
+        names={9: b"nine", 8: b"eight\xff", 7: None, 6: b"six"},
     )
     read = node.Reader(own)
     found = [read(id(each)).listed(number, settable=True) for number, each in enumerate(own.graphs[0])]
-    assert [each.id for each in found] == [*range(6)]
-    assert [each.name for each in found] == ["nine", "eight\N{REPLACEMENT CHARACTER}", ""] * 2
-    assert [each.arguments for each in found] == [(8, 4), (), None] * 2
-    assert [each.settable for each in found] == [("arguments", "enabled"), ("enabled",), ("enabled",)] * 2
+    assert [each.id for each in found] == [*range(8)]
+    assert [each.name for each in found] == ["nine", "eight\N{REPLACEMENT CHARACTER}", "", "six"] * 2
+    assert [each.arguments for each in found] == [(8, 4), (), None, (2,)] * 2
+    both, only = ("arguments", "enabled"), ("enabled",)
+    assert [each.settable for each in found] == [both, only, only, both] * 2
     assert {(each.grid, each.block, each.shared_bytes) for each in found} == {((2, 3, 4), (5, 6, 7), 8)}
     names = [each for each in own.asked if each[0].endswith("GetName")]
-    assert names == [("cuFuncGetName", 9), ("cuKernelGetName", 8), ("cuFuncGetName", 7)]
+    assert names == [
+        ("cuFuncGetName", 9),
+        ("cuKernelGetName", 8),
+        ("cuFuncGetName", 7),
+        ("cuKernelGetName", 6),
+    ]
     layouts = [each for each in own.asked if each[0].endswith("ParamInfo")]
     assert layouts[:4] == [("cuFuncGetParamInfo", 9)] * 3 + [("cuKernelGetParamInfo", 8)]
+
+
+def test_what_is_told_of_the_bodies_of_a_condition(monkeypatch):
+    monkeypatch.setattr(nodes, "raw_edges", lambda *_: (b"", b"", b""))
+
+    class Newer:
+        @property
+        def name(self):
+            raise ValueError("999 is not a valid CUgraphConditionalNodeType")
+
+    known = SimpleNamespace(name="CU_GRAPH_COND_TYPE_WHILE")
+    for kind, name in ((known, "while"), (Newer(), "")):
+        params = SimpleNamespace(conditional=SimpleNamespace(type=kind, phGraph_out=[2, 1]))
+        own = Told([("conditional", params)], [*PLAIN], [("memcpy", a_copy())])
+        own.api = SimpleNamespace()
+        ((whole,), _) = node.list_nodes(own, 0)
+        assert whole == (0, "conditional", *whole._field_defaults.values())  # the binding is too old
+        own.api = SimpleNamespace(cuGraphNodeGetParams=None)
+        ((whole,), _) = node.list_nodes(own, 0)
+        assert (whole.name, whole.settable) == (name, ())
+        assert [[each.kind for each in body] for body, _ in whole.bodies] == [
+            ["memcpy"],
+            ["memset", "memcpy"],
+        ]
+        assert [[each.source for each in body] for body, _ in whole.bodies] == [[0x201], [None, 0x77]]
+        assert {each.settable for body, _ in whole.bodies for each in body} == {()}
 
 
 def test_a_node_of_which_the_driver_tells_nothing_is_listed_by_its_kind():
@@ -523,7 +557,7 @@ def test_a_block_can_be_changed_without_knowing_what_is_in_it():
 
 def graphs_of(*inside):
     """A child graph whose nodes these are; what is told of a child graph is the number of its graph."""
-    return Told([("graph", 1)], *inside)
+    return Told([("graph", 1)], *inside, layouts={9: []})
 
 
 PLAIN = ("memset", a_fill(value=1)), ("memcpy", a_copy(srcHost=0x77))
@@ -537,6 +571,7 @@ PLAIN = ("memset", a_fill(value=1)), ("memcpy", a_copy(srcHost=0x77))
         ([[PLAIN[0], ("host", None), ("empty", None), PLAIN[1]]], (0x300, 1, 0x100, 0x77)),
         ([[PLAIN[1], ("graph", 2)], [PLAIN[0]]], (0x100, 0x77, 0x300, 1)),
         ([[("graph", 2), PLAIN[1]], [PLAIN[0]]], (0x300, 1, 0x100, 0x77)),
+        ([[("kernel", a_kernel()), PLAIN[0]]], (0x300, 1)),  # a kernel without arguments
         ([[]], ()),
         *(([[PLAIN[0], (kind, None)]], None) for kind in ("mem_alloc", "mem_free", "conditional")),
         ([[PLAIN[0], ("graph", 2)], [("mem_free", None)]], None),
