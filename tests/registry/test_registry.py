@@ -220,9 +220,13 @@ def test_a_distribution_that_was_installed_a_moment_ago_is_found(site, tmp_path)
     site.distribution("some-dist", "2.0", group="group", plug="m:A")
     time = tmp_path.stat().st_mtime_ns
     assert names_in("group") == ["plug"]
-    site.distribution("other-dist", "1.0", group="group", socket="m:B")
+    with pytest.raises(ModuleNotFoundError):
+        entry_points.import_target("of_a_moment_ago:B")
+    site.distribution("other-dist", "1.0", group="group", socket="of_a_moment_ago:B")
+    site.module("of_a_moment_ago", "B = 5")
     os.utime(tmp_path, ns=(time, time))
     assert sorted(names_in("group")) == ["plug", "socket"]
+    assert entry_points.import_target("of_a_moment_ago:B") == 5
 
 
 @pytest.mark.parametrize("holder", range(3))
