@@ -9,6 +9,7 @@ from accelerator_graph._graphed.binding.argument_words import (
     Captures,
     Doubt,
     NotFollowing,
+    Search,
     argument_words,
     check_known,
 )
@@ -287,3 +288,13 @@ def test_every_capture_is_looked_at(place):
     counts = ", ".join(str(len(each)) for each in graphs)
     with pytest.raises(NotFollowing, match=f"its captures have {counts} nodes"):
         argument_words(Captures(graphs[:2], graphs[2:], HERE, THERE))
+
+
+def test_an_address_that_begins_in_what_looks_like_another_one():
+    """Its upper bytes are alike, and it is not in the input."""
+    search = Search([(X, X + SIZE), (X + 2 * SIZE, X + 3 * SIZE)])
+    other = word(X + 0xFFFF)
+    assert search.hits(other) == set()
+    for distance in (0, 0x100):
+        assert search.hits(other[:6] + word(X + distance)) == {(6, 0, distance)}
+    assert search.hits(word(X + 2 * SIZE + 1) + word(X)) == {(0, 1, 1), (8, 0, 0)}

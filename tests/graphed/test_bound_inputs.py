@@ -819,6 +819,24 @@ def test_random_calls_at_random_places_are_equal_to_eager_ones(seed):
     assert sys.modules["fakeframe"].Tensor is Tensor
 
 
+@pytest.mark.parametrize("returned", [0, 1, 2])
+def test_an_array_that_is_given_twice_and_written_is_not_copied(returned):
+    @bound
+    def f(x, y, z):
+        x.add_(y)
+        return (x, y, z)[returned]
+
+    for i in range(3):
+        x, z = tensor(i, 2), tensor(5, 6)
+        assert f(x, x, z) is (x, x, z)[returned]
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+        assert (x.tolist(), z.tolist()) == ([2 * i, 4], [5, 6])
+        if i == 0:
+            copies()
+    assert copies() == 0
+    assert is_bound(f)
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_node_that_cannot_be_changed_is_called_by_its_name(device, monkeypatch, number):
     real = device.node_setter
@@ -951,8 +969,8 @@ def test_tensors_of_two_packages_elsewhere(monkeypatch):
     memory = aligned(4096)
     kinds = [Elsewhere, Tensor, Elsewhere, Tensor, Elsewhere]
     data = [
-        memory[640:700],
-        memory[1003:1010],
+        memory[640:1700],
+        memory[1703:2040],
         memory[1:3],
         memory[64:191:2].reshape(8, 8),
         memory[2048:2048],

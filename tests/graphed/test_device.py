@@ -630,3 +630,12 @@ def test_another_tensor_with_the_memory_of_one(monkeypatch):
 
         through.to_dlpack = refuse
         assert arrays.alias(x, kind).data is x.data
+
+
+def test_the_package_of_a_type_that_is_derived_elsewhere(other):
+    """That of the nearest type that comes from a package which can make such arrays."""
+    for base, name in ((Tensor, "fakeframe"), (fakes.Strange, "otherframe")):
+        derived = type("Derived", (base,), {"__module__": "users.own"})
+        again = type("Again", (derived,), {"__module__": __name__})
+        for kind in (base, derived, again):
+            assert array_type_of(kind(np.ones(1))).package is sys.modules[name]

@@ -205,6 +205,26 @@ def test_the_static_array_of_another_argument():
         assert f(x, y).tolist() == expected
 
 
+@pytest.mark.parametrize("reader", range(3))
+@pytest.mark.parametrize("read", range(3))
+def test_the_static_array_of_any_other_argument(reader, read):
+    kept = []
+
+    def function(x, y, z):
+        kept[:] = [x, y, z]
+        return x + x + y + z + z + z
+
+    f = ag.graphed(function, warmup=0, inputs="node")
+    assert f(dense(1, 2), dense(10, 20), dense(100, 200)).tolist() == [312, 624]
+    statics = [*kept]
+    for value in (3, 4):
+        arguments = [dense(value, 2), dense(10 * value, 20), dense(100 * value, 200)]
+        arguments[reader] = statics[read]
+        x, y, z = (each.data for each in arguments)
+        expected = (2 * x + y + 3 * z).tolist()
+        assert f(*arguments).tolist() == expected
+
+
 @pytest.mark.parametrize(
     ("events", "expected"),
     [

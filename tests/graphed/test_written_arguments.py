@@ -184,6 +184,25 @@ def test_an_argument_that_is_given_twice_and_returned(stream, outputs):
         assert (x.tolist(), z.tolist()) == ([i] * 3, [1] * 3)
 
 
+@pytest.mark.parametrize("outputs", ["copy", "static"])
+@pytest.mark.parametrize("writeable", [True, False])
+def test_an_array_that_is_given_twice_is_one_argument(stream, writeable, outputs):
+    """In the result, too, though the function gets a view of the static array if the array is read-only."""
+
+    def step(x, y, z):
+        launch(np.add, x, z, z)
+        return x, y, z, x is y
+
+    f = ag.graphed(step, warmup=0, outputs=outputs)
+    for i in range(3):
+        x, z = np.full(2, float(i)), np.ones(2)
+        x.flags.writeable = writeable
+        result = f(x, x, z)
+        assert [each is given for each, given in zip(result, (x, x, z, True), strict=True)] == [True] * 4
+        stream.synchronize()
+        assert (x.tolist(), z.tolist()) == ([i] * 2, [i + 1] * 2)
+
+
 def test_an_array_that_can_not_be_written(stream):
     f = ag.graphed(lambda x, y: launch(np.add, x, 1, y), warmup=0)
     x, y = np.ones(3), np.zeros(3)
