@@ -13,6 +13,7 @@ import accelerator_graph as ag
 from accelerator_graph._graphed import input_nodes
 from accelerator_graph.backends.base import Capability
 from accelerator_graph.errors import driver_error
+from graphed import fakes
 from graphed.fakes import Tensor, calls
 
 
@@ -43,6 +44,16 @@ Dense.__module__ = "fakeframe.tensors"
 @pytest.fixture(autouse=True)
 def plain(device, monkeypatch):
     monkeypatch.setattr(sys.modules["fakeframe"], "Tensor", Dense, raising=False)
+    made = []
+
+    def kept_empty_like(x):
+        made.append(fakes.empty_like(x))
+        return made[-1]
+
+    # whose memory an allocator would use again in the order of the stream
+    monkeypatch.setattr(sys.modules["fakeframe"], "empty_like", kept_empty_like)
+    yield
+    device.synchronize(fakes.streams[0])
 
 
 def dense(*values):
