@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
 import time
@@ -522,6 +523,17 @@ def test_a_pool_object_is_not_kept_by_a_bound_call_of_a_graph_that_was_reset(tor
 def test_an_id_that_replaces_one_can_be_replaced_itself(torch, monkeypatch):
     monkeypatch.setattr(pools, "instead", {(0, 5): (0, 6), (0, 6): (0, 7)})
     assert [pools.usable((0, n)) for n in (4, 5, 6, 7)] == [(0, 4), (0, 7), (0, 7), (0, 7)]
+
+
+def test_an_id_is_never_replaced_by_one_that_is_replaced_itself(torch, monkeypatch):
+    """A program may make up an id that torch gives out later: then there would be no end to the search."""
+    monkeypatch.setattr(pools, "instead", spent := {})
+    numbers = itertools.count(5)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, next(numbers)))
+    for number in (7, 6, 5):
+        pools.spend(torch, (0, number))
+    assert spent == {(0, 7): (0, 5), (0, 6): (0, 8), (0, 5): (0, 9)}
+    assert [pools.usable((0, number)) for number in (5, 6, 7)] == [(0, 9), (0, 8), (0, 9)]
 
 
 def test_a_pool_object_that_goes_in_a_capture(torch):
