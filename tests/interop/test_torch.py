@@ -31,7 +31,7 @@ from accelerator_graph.interop import registry
 from accelerator_graph.interop._torch import pools, recorder
 from interop import fake_torch as interop_fake_torch
 from interop.fake_torch import AcceleratorError, CUDAGraph, CUDAGraphOf215, Generator, MemPool, pool_uses
-from interop.fakes import call, calls, install
+from interop.fakes import call, calls, get_device, install
 from interop.scene import Array, captured, clean_fixture, torch_fixture, value  # noqa: F401
 from simulators.cuda.faults import Faults
 from simulators.cuda.tools import Gate, read
@@ -425,7 +425,7 @@ def test_the_random_numbers_are_the_captured_devices(torch, device, broken):
         for _ in range(3):
             g.replay()
         assert torch.cuda.current_device() == before
-    call(driver.cuStreamSynchronize, side.cuda_stream)
+    call(driver.cuStreamSynchronize, stream.handle)  # no other device's memory waits for it
     assert (own.offset, other.offset, recording(g).replays) == (12, 0, 3)
 
 
@@ -487,7 +487,9 @@ def test_a_capture_is_abandoned_in_another_thread(torch, device):
     stream = ag.Stream(device, backend="cuda")
     with pytest.raises(ag.CaptureError), stream, ag.Graph():  # noqa: PT012
         [capture] = capture_table.live.values()
-        in_thread(capture.recorder.capture_abandon, recorder._recording[device])
+        abandon = partial(capture.recorder.capture_abandon, recorder._recording[device])
+        there = in_thread(lambda: abandon() or (torch.cuda.current_stream(device).cuda_stream, get_device()))
+        assert there == (0, 0)
         assert not recorder._recording
         assert int(call(driver.cuStreamIsCapturing, stream.handle)) == 0
 
