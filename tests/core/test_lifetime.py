@@ -259,3 +259,86 @@ def test_nothing_of_a_graph_that_is_reset_waits_to_be_destroyed(keep):
         before = len(ownership._queue)
         graph.reset()
         assert len(ownership._queue) == before
+
+
+@pytest.mark.parametrize(("recorder", "waits"), [(Disturbing(), True), (Harmless(), False)])
+def test_a_recorder_and_not_its_backend_says_what_disturbs(recorder, waits):
+    backend, seen = Harmless() if waits else Disturbing(), []
+
+    class Acts(ownership.Owned):
+        __slots__ = ()
+
+        def act(self):
+            seen.append(self.value)
+
+    for captured, expected in ((recorder, [1]), (backend, [] if waits else [1])):
+        made = Acts(recorder, backend, 1)
+        capture_table.live[-1] = SimpleNamespace(backend=captured)
+        try:
+            del made
+            ownership.drain()
+            assert seen == expected
+        finally:
+            del capture_table.live[-1]
+        due()
+        assert seen == [1]
+        seen.clear()
+
+
+def test_an_error_of_an_action_is_printed_and_what_is_due_behind_it_is_called(monkeypatch):
+    seen, printed, error = [], [], ValueError("mine")
+
+    def fail(value):
+        seen.append(value)
+        raise error
+
+    monkeypatch.setattr(sys, "excepthook", lambda *what: printed.append(what[:2]))
+    for action, value in ((seen.append, 1), (fail, 2), (seen.append, 3)):
+        ownership.Callback(action, value)
+    for _ in range(2):
+        ownership.drain()
+        assert seen == [1, 2, 3]
+        assert printed == [(ValueError, error)]
+
+
+def test_a_fork_forgets_what_was_made_before_it(monkeypatch):
+    seen = []
+    before = ownership.Callback(seen.append, "before")
+    monkeypatch.setattr(ownership, "forks", ownership.forks + 1)
+    after = ownership.Callback(seen.append, "after")
+    del before, after
+    ownership.drain()
+    assert seen == ["after"]
+    assert not ownership._queue
+
+
+class Alike:
+    """All of these are equal, and none can be hashed."""
+
+    def __eq__(self, other):
+        return True
+
+
+def test_graphs_that_are_equal_are_tracked_apart():
+    known, (one, other) = len(ownership._tracked), (Alike(), Alike())
+    for each in (one, other):
+        ownership.track(each)
+    assert [id(each) for each in ownership.tracked() if type(each) is Alike].count(id(one)) == 1
+    del one
+    assert len(ownership._tracked) == known + 1
+    assert [id(each) for each in ownership.tracked() if type(each) is Alike] == [id(other)]
+
+
+def test_those_that_wait_let_the_others_act_and_keep_their_turn():
+    """Two of them, before and between others that are due."""
+    recorder, seen = Disturbing(), []
+    capture_table.live[-1] = SimpleNamespace(backend=recorder)
+    try:
+        for value in range(5):
+            ownership.Callback(seen.append, value, recorder if value in (0, 2) else None)
+        ownership.drain()
+        assert seen == [1, 3, 4]
+    finally:
+        del capture_table.live[-1]
+    ownership.drain()
+    assert sorted(seen) == [0, 1, 2, 3, 4]

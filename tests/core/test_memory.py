@@ -230,3 +230,74 @@ def test_a_graph_that_is_given_twice_counts_once(stream):
     once = ag.memory_report([graph])
     assert ag.memory_report([graph, graph]) == once
     assert [each.name for each in ag.memory_report({"a": graph, "b": graph}).graphs] == ["a"]
+
+
+LOW, HIGH = PoolSegment(64, 8), PoolSegment(256, 16)
+
+
+@pytest.mark.parametrize(
+    ("of_id", "of_shown", "expected"),
+    [
+        (PoolContents((HIGH,), 3), PoolContents((LOW,), 4), ((LOW, HIGH), 7)),
+        (PoolContents((LOW,), 3), PoolContents((HIGH,), 4), ((LOW, HIGH), 7)),
+        (PoolContents((LOW, HIGH), 3), PoolContents((), 0), ((LOW, HIGH), 3)),
+        (None, PoolContents((LOW,), 4), None),
+        (PoolContents((LOW,), 3), None, None),
+    ],
+)
+def test_a_graph_with_two_pools_has_what_is_in_both(stream, monkeypatch, of_id, of_shown, expected):
+    told, asked = {(0, 1): of_id, (0, 2): of_shown}, []
+
+    def pool_contents(frameworks, pool, device):
+        asked.append((frameworks, device))
+        return told[pool]
+
+    monkeypatch.setattr(core.interop, "pool_contents", pool_contents)
+    monkeypatch.setattr(core.stream_stack, "taking_part", lambda backend: [backend])
+    home = SimpleNamespace(_backend=stream._backend, device=7)
+    assert core.pool_contents(home, SimpleNamespace(id=(0, 1), shown=(0, 2))) == expected
+    assert asked == [([stream._backend], 7)] * 2
+
+
+@pytest.mark.parametrize(
+    ("heap", "host"),
+    [
+        ((100, 130), (30, "")),
+        ((100, 100), (0, "")),
+        ((130, 100), (None, "another thread or program freed memory while this was measured")),
+        ((None, 100), (None, "the C library does not tell how much memory is in use")),
+        ((100, None), (None, "the C library does not tell how much memory is in use")),
+    ],
+)
+def test_the_heap_grows_by_what_the_host_has_taken(stream, free, monkeypatch, heap, host):
+    answers = [*heap]
+    monkeypatch.setattr(core, "heap_bytes", lambda: answers.pop(0))
+    free += [900, 900]
+    graph = captured(stream, keep_graph=True)
+    answers[:] = heap
+    with ag.measure_memory():
+        graph.instantiate()
+    measured = graph._runner.measured
+    assert measured.device == (0, "")
+    assert measured.host == host
+
+
+@pytest.mark.parametrize(
+    ("segments", "parameters", "touched"),
+    [
+        ((), DriverError("no"), set()),
+        ((LOW, HIGH), DriverError("no"), None),
+        ((LOW, HIGH), None, None),
+        ((LOW, HIGH), "addresses", {256}),
+    ],
+)
+def test_what_is_touched_is_not_known_without_the_parameters(monkeypatch, segments, parameters, touched):
+    def told(value):
+        assert value == "graph"
+        if isinstance(parameters, Exception):
+            raise parameters
+        return parameters
+
+    monkeypatch.setattr(core, "addresses_in", lambda given: [72, 271] if given == "addresses" else [64])
+    graph = SimpleNamespace(value="graph", recorder=SimpleNamespace(parameters=told))
+    assert core.touched_segments(segments, graph) == touched

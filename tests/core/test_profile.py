@@ -225,3 +225,72 @@ def test_watched_arrays_are_checked(stream):
     del array
     with pytest.raises(ag.GraphStateError, match="gone"):
         graph.profile(1)
+
+
+@pytest.mark.parametrize("fails", [0, 1, 2])
+def test_an_array_that_can_not_be_put_back_hinders_no_other(stream, monkeypatch, fails):
+    arrays, copy = [np.zeros(1) for _ in range(3)], CpuBackend.copy
+    graph = captured(stream, *((increase, array) for array in arrays))
+
+    def fails_once(self, native, target, source, nbytes):
+        if target is arrays[fails]:
+            raise ag.DriverError("no")
+        copy(self, native, target, source, nbytes)
+
+    monkeypatch.setattr(CpuBackend, "copy", fails_once)
+    try:
+        with pytest.raises(ag.DriverError, match="no"):
+            graph.profile(2, state=arrays)
+        stream.synchronize()
+        assert [array[0] for array in arrays] == [(2 + WARM_UP) * (place == fails) for place in range(3)]
+        assert len(profiling._in_use) == 1  # the device may still use the copies
+    finally:
+        profiling._in_use.clear()
+
+
+@pytest.mark.parametrize(
+    ("lacking", "state", "refused"),
+    [("timing", [], True), ("enqueue", [], False), ("enqueue", [bytearray(1)], True)],
+)
+def test_what_a_backend_can_not_do_is_refused_if_it_is_needed(stream, monkeypatch, lacking, state, refused):
+    graph, capabilities = captured(stream, (int,)), CpuBackend.capabilities
+    monkeypatch.setattr(
+        CpuBackend, "capabilities", lambda self, device: capabilities(self, device) - {lacking}
+    )
+    if not refused:
+        assert graph.profile(1, state=state).replays == 1
+        return
+    with pytest.raises(ag.UnsupportedError) as info:
+        graph.profile(1, state=state)
+    assert info.value.capability == lacking
+
+
+def test_a_backend_that_does_not_count_has_times_all_the_same(stream, monkeypatch):
+    graph = captured(stream, (int,), (int,))
+
+    def refuse(self, *_):
+        raise ag.UnsupportedError("no")
+
+    monkeypatch.setattr(type(graph._runner), "num_nodes", refuse)
+    profile = graph.profile(3)
+    assert (profile.nodes, profile.replays) == (None, 3)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_kernels_are_timed_that_often_beside_the_labels(stream, monkeypatch, labelled):
+    asked, seen = [], [{0: (1.0, 2.0)}, {0: (1.0, 4.0)}]
+
+    def time_nodes(self, graph, native, runs):
+        asked.append((graph, native, runs, array[0]))
+        array[0] += 1
+        return seen
+
+    array = np.zeros(1)
+    monkeypatch.setattr(CpuBackend, "time_nodes", time_nodes)
+    with stream, ag.Graph(keep_graph=True) as graph, ag.label("part") if labelled else contextlib.nullcontext():
+        stream.launch(int)
+    profile = graph.profile(2, state=[array], kernels=True)
+    assert asked == [(graph._runner.captured.value, stream._native, 2, 0)]
+    assert array[0] == 0
+    assert [(each.node.id, each.time) for each in profile.kernels] == [(0, 2)]
+    assert len(profile.labels) == labelled

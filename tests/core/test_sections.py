@@ -3,11 +3,13 @@
 import itertools
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._core import profiling
 from accelerator_graph._core.profiling import WARM_UP, Sections, borders, why_not_copied
 from accelerator_graph.backends._shared.nodes import rerouted
 from accelerator_graph.backends.base import GraphEdge, GraphNode
@@ -229,3 +231,49 @@ def wrong_in_graphs(elapsed_time):
         return 1e9 if type(end.latch).__name__ == "Mark" else elapsed_time(self, start, end)
 
     return answer
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([1.0, 2.0], [1000, 2000]),
+        ([2.0, 1.0], [2000, 1000]),
+        ([1.0, None], None),
+        ([None, 1.0], None),
+        ([-0.15, 4.15], [-150, 4150]),  # as far outside as a twentieth of the run
+        ([1.0, -0.25], None),
+        ([4.25, 1.0], None),
+    ],
+)
+def test_times_outside_the_run_are_none(found, expected):
+    asked = []
+
+    def elapsed_time(start, end):
+        asked.append(start)
+        return found[end]
+
+    events = [SimpleNamespace(backend=SimpleNamespace(elapsed_time=elapsed_time), value=i) for i in (0, 1)]
+    end = SimpleNamespace()
+    start = SimpleNamespace(
+        _native=SimpleNamespace(value="start"), elapsed_time=lambda to: {id(end): 4.0}[id(to)]
+    )
+    assert profiling._times_within(events, start, end) == (expected and pytest.approx(expected))
+    assert asked == ["start"] * 2
+
+
+def test_a_part_lasts_from_its_first_event_to_its_last(monkeypatch):
+    monkeypatch.setattr(profiling, "_times_within", lambda *_: [5.0, 1.0, 7.0, 9.0])
+    sections = Sections.__new__(Sections)
+    sections._events, sections._around = [], (None, None)
+    sections._places = profiling.Borders([], [], [[0, 1], [0]], [[2, 3], [3, 2]], [])
+    assert sections.spans() == [(1.0, 9.0), (5.0, 9.0)]
+
+
+@pytest.mark.parametrize("kind", ["mem_alloc", "mem_free", "conditional"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_node_in_any_body_is_found(kind, place):
+    bodies = [([GraphNode(5, "kernel")], []), ([GraphNode(5, "kernel")], [])]
+    bodies[place][0].append(GraphNode(7, kind))
+    nodes = [GraphNode(0, "kernel"), GraphNode(1, "graph", bodies=tuple(bodies)), GraphNode(2, "mem_free")]
+    assert "(node 7)" in why_not_copied(nodes)
+    assert why_not_copied(nodes).startswith(f"the graph {profiling._NOT_COPIED[kind]}")
