@@ -294,3 +294,13 @@ def test_captures_of_a_thread_end_in_any_order(order):
         assert [each.stream for each in stream_stack.thread.entries] == [streams[each] for each in left]
         assert gc.isenabled() == (not left)
     assert [graph.state for graph in graphs] == ["empty", "ready", "ready"]
+
+
+def test_the_stream_that_replays_go_to_is_waited_for(stream, monkeypatch):
+    waited, relaxed, wait, relax = [], [], CpuBackend.synchronize, CpuBackend.relaxed
+    monkeypatch.setattr(CpuBackend, "synchronize", lambda self, each: waited.append(each) or wait(self, each))
+    monkeypatch.setattr(CpuBackend, "relaxed", lambda self, each: relaxed.append(each) or relax(self, each))
+    with stream, ag.graph(ag.Graph()):
+        assert ag.current_stream()._native is not stream._native
+        assert waited == relaxed == [stream._native]
+        ag.current_stream().launch(int)

@@ -329,16 +329,16 @@ def test_graphs_that_are_equal_are_tracked_apart():
     assert [id(each) for each in ownership.tracked() if type(each) is Alike] == [id(other)]
 
 
-def test_those_that_wait_let_the_others_act_and_keep_their_turn():
-    """Two of them, before and between others that are due."""
+def test_those_that_wait_for_one_of_several_captures_let_the_others_act(monkeypatch):
     recorder, seen = Disturbing(), []
-    capture_table.live[-1] = SimpleNamespace(backend=recorder)
+    for key, backend in ((-1, Disturbing()), (-2, recorder), (-3, Harmless())):
+        monkeypatch.setitem(capture_table.live, key, SimpleNamespace(backend=backend))
     try:
         for value in range(5):
             ownership.Callback(seen.append, value, recorder if value in (0, 2) else None)
         ownership.drain()
         assert seen == [1, 3, 4]
     finally:
-        del capture_table.live[-1]
+        monkeypatch.undo()
     ownership.drain()
     assert sorted(seen) == [0, 1, 2, 3, 4]

@@ -240,6 +240,7 @@ LOW, HIGH = PoolSegment(64, 8), PoolSegment(256, 16)
     [
         (PoolContents((HIGH,), 3), PoolContents((LOW,), 4), ((LOW, HIGH), 7)),
         (PoolContents((LOW,), 3), PoolContents((HIGH,), 4), ((LOW, HIGH), 7)),
+        (PoolContents((LOW,), 4), PoolContents((LOW,), 4), ((LOW,), 8)),
         (PoolContents((LOW, HIGH), 3), PoolContents((), 0), ((LOW, HIGH), 3)),
         (None, PoolContents((LOW,), 4), None),
         (PoolContents((LOW,), 3), None, None),

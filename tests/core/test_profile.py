@@ -295,3 +295,10 @@ def test_kernels_are_timed_that_often_beside_the_labels(stream, monkeypatch, lab
     assert array[0] == 0
     assert [(each.node.id, each.time) for each in profile.kernels] == [(0, 2)]
     assert len(profile.labels) == labelled
+
+
+def test_copies_that_another_profile_has_in_use_stay(stream, monkeypatch):
+    array, other = np.zeros(1), object()
+    monkeypatch.setattr(profiling, "_in_use", {1: other})
+    captured(stream, (increase, array)).profile(1, state=[array])
+    assert profiling._in_use == {1: other}

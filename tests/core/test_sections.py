@@ -243,6 +243,7 @@ def wrong_in_graphs(elapsed_time):
         ([-0.15, 4.15], [-150, 4150]),  # as far outside as a twentieth of the run
         ([1.0, -0.25], None),
         ([4.25, 1.0], None),
+        ([1.0, 4.25], None),
     ],
 )
 def test_times_outside_the_run_are_none(found, expected):
