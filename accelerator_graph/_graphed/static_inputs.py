@@ -84,8 +84,10 @@ class StaticInputs:
 
     def arguments(self, leaves: Leaves) -> list[Any]:
         """Return the static arrays as the function gets them, in the order of the leaves."""
-        triples = zip(self.array_types, self.arrays, leaves, strict=True)
-        return [array_type.as_argument(static, leaf) for array_type, static, leaf in triples]
+        made = {
+            id(leaves[i]): self.array_types[i].as_argument(self.arrays[i], leaves[i]) for i in self._firsts
+        }
+        return [made[id(leaf)] for leaf in leaves]
 
     def indices(self, arguments: list[Any]) -> dict[int, int]:
         """Return the index of each of the arguments, by its id."""

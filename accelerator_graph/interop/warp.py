@@ -91,9 +91,10 @@ class Warp(Framework):
         """Leave a stream. The last one that any thread has entered and not left becomes the current one."""
         with self._lock:
             stack = self._entered.get(there.ordinal, [])
-            if mine in stack:
-                there.set_stream([each for each in stack if each is not mine][-1].stream, sync=False)
-                stack.remove(mine)
+            others = [each for each in stack if each is not mine]
+            if len(others) < len(stack):
+                there.set_stream(others[-1].stream, sync=False)
+                stack[:] = others
             if len(stack) == 1:
                 del self._entered[there.ordinal]
 

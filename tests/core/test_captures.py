@@ -197,9 +197,7 @@ def test_modes_have_the_backends_own_names(stream, monkeypatch):
     begun, begin = [], CpuBackend.capture_begin
     monkeypatch.setattr(CpuBackend, "capture_modes", ("relaxed", "global"))
     monkeypatch.setattr(
-        CpuBackend,
-        "capture_begin",
-        lambda self, native, mode: begun.append(mode) or begin(self, native, mode),
+        CpuBackend, "capture_begin", lambda self, native, how: begun.append(how) or begin(self, native, how)
     )
     for mode in ("default", "global"):
         with ag.Graph(stream=stream, capture_error_mode=mode):
@@ -213,9 +211,7 @@ def test_another_threads_capture_is_said_to_be_its(stream):
         [capture] = capture_table.live.values()
         assert capture.who().startswith("a graph of this thread is capturing the stream")
         here = threading.current_thread().name
-        elsewhere = in_thread(
-            lambda: (capture.who(), capture.is_here(), capture.thread_lives()), name="other"
-        )
+        elsewhere = in_thread(lambda: (capture.who(), capture.is_here(), capture.thread_lives()), name="b")
         assert elsewhere[0].startswith(f"thread {here!r} is capturing the stream")
         assert elsewhere[1:] == (False, True)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import dis
 import gc
 import sys
 import threading
@@ -32,7 +33,8 @@ class Driver:
 
     def status(self, stream, place):
         self.asked.append("status")
-        place[0] = self.state if stream == STREAM else 0
+        if self.state is not None:
+            place[0] = self.state if stream == STREAM else 0
         return self.code
 
     def alive(self, stream, place):
@@ -78,6 +80,18 @@ def code_of(file, name="f"):
 HERE = code_of("here")
 
 
+def traced(scene, work):
+    """Call a function with all its events; return what Python was left of them."""
+    try:
+        scene.watch.trace_calls()
+        scene.watch.trace_lines()
+        work()
+    finally:
+        sys.setprofile(None)
+        sys.settrace(None)
+    return [each for each in scene.python if each[1].f_code.co_filename == __file__]
+
+
 @pytest.fixture
 def driver():
     return Driver()
@@ -114,7 +128,9 @@ class TestEvents:
         other.join()
         assert sorted(moment[1] for moment in scene.last.values()) == [1, 2]
 
-    @pytest.mark.parametrize("answer", [("state", 2), ("state", 0), ("code", 1), ("dead", 1)])
+    @pytest.mark.parametrize(
+        "answer", [("state", 2), ("state", 0), ("state", None), ("code", 1), ("dead", 1)]
+    )
     def test_any_other_answer_is_left_to_python(self, scene, driver, answer):
         setattr(driver, *answer)
         error = KeyError()
@@ -289,6 +305,21 @@ class TestTracing:
         sys.settrace(None)
         assert found == asked
 
+    @pytest.mark.parametrize(
+        ("file", "seen"), [("unwatched.py", ["c_return", "c_exception"]), ("passive", [])]
+    )
+    def test_sees_calls_into_c_where_lines_are_not_watched(self, scene, driver, file, seen):
+        driver.state, names = 2, {}
+        source = "def f():\n    abs(-1)\n    try:\n        abs('')\n    except TypeError:\n        pass\n"
+        exec(compile(source, file, "exec"), names)
+        scene.watch.trace_lines()
+        scene.watch.trace_calls()
+        names["f"]()
+        sys.setprofile(None)
+        sys.settrace(None)
+        found = [(event, arg) for _, frame, event, arg in scene.python if frame.f_code.co_filename == file]
+        assert found == [(event, abs) for event in seen]
+
     def test_notes_the_moments_of_each_thread(self, scene):
         def traced():
             scene.watch.trace_lines()
@@ -332,6 +363,178 @@ class TestTracing:
         seen = [(event, arg or frame.f_code) for _, frame, event, arg in scene.python]
         assert seen == [("return", waits.__code__), ("c_return", time.sleep)]
 
+    def test_asks_python_if_the_driver_has_no_function(self, fast):
+        scene = Scene(fast)
+        asked = traced(scene, lambda: None)
+        assert (asked, len(scene.last)) == ([], 1)
+        scene.last.clear()
+        scene.going = False
+        seen = [row[2:] for row in traced(scene, lambda: 5)]
+        assert seen.index(("return", 5)) > seen.index(("line", None))
+        assert scene.last == {}
+
+    def test_asks_of_a_driver_that_can_not_tell_whether_a_stream_is_alive(self, fast, driver):
+        scene = Scene(fast, driver, alive=0)
+        assert traced(scene, lambda: None) == []
+        assert set(driver.asked) == {"status"}
+
+    @pytest.mark.parametrize(
+        ("answer", "asked"),
+        [
+            (("state", 2), ["alive", "status"]),
+            (("state", 0), ["alive", "status"]),
+            (("state", None), ["alive", "status"]),
+            (("code", 1), ["alive", "status"]),
+            (("dead", 1), ["alive"]),
+        ],
+    )
+    def test_any_other_answer_is_left_to_python(self, scene, driver, answer, asked):
+        setattr(driver, *answer)
+
+        def work():
+            abs(-1)
+            abs("")
+
+        with pytest.raises(TypeError):
+            traced(scene, work)
+        seen = [(event, arg) for _, frame, event, arg in scene.python if frame.f_code is work.__code__]
+        (event, (kind, *_)) = seen.pop(4)
+        assert (event, kind) == ("exception", TypeError)
+        assert seen == [
+            *(("line", None), ("c_return", abs), ("line", None), ("c_exception", abs), ("return", None)),
+        ]
+        assert driver.asked == asked * (len(driver.asked) // len(asked))
+        assert scene.last == {}
+
+    def test_the_moment_after_a_return_is_in_the_caller(self, scene):
+        me, offsets, moments = threading.get_ident(), [], []
+
+        def called():
+            offsets.append(sys._getframe(1).f_lasti)
+
+        def caller():
+            moments.append(called() or scene.last[me])
+
+        traced(scene, caller)
+        assert moments == [(caller.__code__, offsets[0], False)]
+
+    def test_the_moment_after_a_call_into_c_is_behind_it(self, scene):
+        def work():
+            abs(-1)
+            abs(-2)
+
+        me = threading.get_ident()
+        scene.watch.trace_calls()
+        work()
+        moment = scene.last[me]
+        sys.setprofile(None)
+        calls = [each.offset for each in dis.get_instructions(work) if each.opname == "CALL"]
+        assert moment == (work.__code__, calls[1], False)
+
+    def test_each_thread_has_a_moment_of_its_own(self, scene):
+        def first():
+            scene.watch.trace_lines()
+            before = 1
+            sys.settrace(None)
+            return before
+
+        def second():
+            scene.watch.trace_lines()
+            sys.settrace(None)
+            return threading.get_ident()
+
+        other = in_thread(second)
+        first()
+        line = first.__code__.co_firstlineno
+        assert scene.last == {
+            threading.get_ident(): (first.__code__, line + 3, True),
+            other: (second.__code__, second.__code__.co_firstlineno + 2, True),
+        }
+
+    def test_each_of_several_pure_functions_is_not_asked_about(self, fast, driver):
+        def work():
+            len("")
+            ord("a")
+            abs(-1)
+            chr(97)
+
+        scene = Scene(fast, driver, pure=(len, ord, chr))
+        scene.watch.trace_calls()
+        work()
+        sys.setprofile(None)
+        assert driver.asked == ["alive", "status"]
+
+    def test_calls_are_left_to_python_where_it_is_told_of_each(self, fast, driver):
+        """Lines and returns are not."""
+        scene = Scene(fast, driver, after_call=lambda *_: None)
+
+        def work():
+            abs(-1)
+            with contextlib.suppress(TypeError):
+                ord(-2)
+
+        seen = traced(scene, work)
+        assert [(event, arg) for _, frame, event, arg in seen if frame.f_code is work.__code__] == [
+            ("c_return", abs),
+            ("c_exception", ord),
+        ]
+        assert {event for _, _, event, _ in seen} == {"c_return", "c_exception"}
+
+    def test_waits_are_known_by_their_names_of_every_kind(self, scene):
+        import time
+
+        def names():
+            """Neither a wait of C, nor one of Python."""
+
+        def work():
+            time.sleep(0)
+            [1].index(1)
+            list.index([1], 1)
+            [1].count(1)
+            names()
+
+        seen = [arg for _, _, event, arg in traced(scene, work)]
+        assert [each.__name__ for each in seen] == ["sleep", "index", "index"]
+
+    @pytest.mark.parametrize(
+        ("kind", "watched"), [(0, {"<module>", "f"}), (1, set()), (2, set()), (3, {"f"})]
+    )
+    def test_only_the_import_of_an_installed_file_is_not_watched(self, fast, driver, kind, watched):
+        asked = []
+        scene = Scene(fast, driver, kind_of=lambda file: asked.append(file) or (kind if file == "it" else 1))
+        driver.state = 2  # so Python sees what is watched
+        names = {}
+        module = compile("def f():\n    pass\n", "it", "exec")
+
+        def work():
+            exec(module, names)
+            names["f"]()
+
+        scene.watch.trace_lines()
+        work()
+        sys.settrace(None)
+        assert {frame.f_code.co_name for _, frame, *_ in scene.python} == watched
+        assert asked.count("it") == 1
+        assert scene.kinds["it"] == kind
+
+    @pytest.mark.parametrize("part", ["kind_of", "ask", "functions"])
+    def test_an_exception_of_a_callable_passes(self, fast, part):
+        left = [1]
+
+        def fails(*args):
+            if left:
+                left.pop()
+                raise LookupError
+            return 0
+
+        others = {"kind_of": fails} if part == "kind_of" else {"ask": fails} if part == "ask" else {}
+        if part == "functions":
+            others = {"functions": (fails,), "ask": lambda: False}
+        scene = Scene(fast, **others)
+        with pytest.raises(LookupError):
+            traced(scene, lambda: None)
+        assert left == []
+
 
 # ---- as an object --------------------------------------------------------------------------------
 
@@ -341,11 +544,41 @@ def test_refuses_another_number_of_functions(fast):
         Scene(fast, functions=(print,) * 3)
 
 
-def test_a_cycle_through_it_is_collected(fast):
+@pytest.mark.parametrize("part", ["ask", "last", "kinds", "kind_of", "pure", "after_call", "functions"])
+def test_a_cycle_through_it_is_collected(fast, part):
     class Owner:
         def __init__(self):
-            self.scene = Scene(fast, ask=lambda: self)
+            held = lambda *_: self  # noqa: E731
+            wrapped = {"last": {1: held}, "kinds": {1: held}, "pure": (len, held)}
+            wrapped["functions"] = (held,) * (4 if MONITORING else 1)
+            self.scene = Scene(fast, **{part: wrapped.get(part, held)})
 
     gone = weakref.ref(Owner())
     gc.collect()
     assert gone() is None
+
+
+def test_it_keeps_what_it_is_made_of_and_lets_it_go(fast):
+    given = {
+        "ask": lambda: True,
+        "last": {},
+        "kinds": {},
+        "kind_of": lambda file: 0,
+        "waits": frozenset(["one"]),
+        "waits_in_c": frozenset(["two"]),
+        "pure": (len, abs, ord),
+        "after_call": lambda *_: None,
+        "disable": object(),
+        "functions": tuple(object() for _ in range(4 if MONITORING else 1)),
+    }
+
+    def made():
+        return fast.Watch(**given, status=0, alive=0, stream=STREAM, active=ACTIVE)
+
+    before = {name: sys.getrefcount(each) for name, each in given.items()}
+    watches = [made() for _ in range(5)]
+    assert {name: sys.getrefcount(each) for name, each in given.items()} == {
+        name: count + 5 for name, count in before.items()
+    }
+    watches.clear()
+    assert {name: sys.getrefcount(each) for name, each in given.items()} == before

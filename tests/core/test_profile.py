@@ -287,11 +287,8 @@ def test_kernels_are_timed_that_often_beside_the_labels(stream, monkeypatch, lab
 
     array = np.zeros(1)
     monkeypatch.setattr(CpuBackend, "time_nodes", time_nodes)
-    with (
-        stream,
-        ag.Graph(keep_graph=True) as graph,
-        ag.label("part") if labelled else contextlib.nullcontext(),
-    ):
+    part = ag.label("part") if labelled else contextlib.nullcontext()
+    with stream, ag.Graph(keep_graph=True) as graph, part:
         stream.launch(int)
     profile = graph.profile(2, state=[array], kernels=True)
     assert asked == [(graph._runner.captured.value, stream._native, 2, 0)]

@@ -12,6 +12,7 @@ import accelerator_graph as ag
 from accelerator_graph._core import progress
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.diagnosis import ranks_groups
+from accelerator_graph.diagnosis.watchdog import WatchdogReport
 from core.test_interrupts import Interrupter
 from processes import execute
 from threads import in_thread
@@ -327,6 +328,104 @@ def test_a_rank_that_can_not_ask_says_which_it_is(stream):
         dog._thread.join(LIMIT)
     assert dog.report.rank == 3
     assert dog.report.places == {3: "no run has begun (the others can't be asked: the store is gone)"}
+
+
+def test_the_text_of_a_report():
+    stacks = {"main": "  first\n  second\n", "other": "  third\n\n"}
+    report = WatchdogReport(6, 2.50, {4: "in 'a'", 6: "in no label"}, stacks)
+    assert str(report).splitlines() == [
+        "watchdog: rank 6 is still waiting after 2.5 s",
+        "  rank 4: in 'a'",
+        "  rank 6: in no label",
+        "thread 'main', innermost call last:",
+        "  first",
+        "  second",
+        "thread 'other', innermost call last:",
+        "  third",
+    ]
+
+
+class Flushed(io.StringIO):
+    """A file that knows what it held when it was flushed."""
+
+    flushed = ""
+
+    def flush(self):
+        self.flushed = self.getvalue()
+
+
+def test_a_report_is_flushed_and_has_no_stack_of_the_watchdogs_own(stream):
+    file = Flushed()
+    with ag.watchdog(ag.Graph(), 0.01, file=file) as dog:
+        assert dog.report is None or dog.report.seconds == 0.01
+        assert dog._thread.daemon
+        dog._thread.join(LIMIT)
+    assert file.flushed == f"{dog.report}\n"
+    assert dog._thread.name not in dog.report.stacks
+    assert dog._thread.name == "accelerator_graph watchdog"
+
+
+@pytest.mark.parametrize(
+    ("group", "default", "asked"),
+    [(None, False, []), (None, True, [None]), ("mine", False, ["mine"]), ("mine", True, ["mine"])],
+)
+@pytest.mark.parametrize("fails", [None, "members", "exchange"])
+def test_the_ranks_that_are_asked(stream, monkeypatch, group, default, asked, fails):
+    seen = {"exchange_over": [], "members_of": [], "own_rank": []}
+
+    def exchange(text, seconds):
+        assert (text, seconds) == ("no run has begun", module._PATIENCE)
+        if fails == "exchange":
+            raise RuntimeError("no")
+        return ranks_groups.Answers(1, 3, {0: "zero", 1: text})
+
+    def members_of(of):
+        seen["members_of"].append(of)
+        if fails == "members":
+            raise RuntimeError("no")
+        return ranks_groups.Members(7, [2, 7, 5])
+
+    def exchange_over(*what):
+        seen["exchange_over"].append(what)
+        return exchange
+
+    module = sys.modules["accelerator_graph.diagnosis.watchdog"]
+    monkeypatch.setattr(module, "has_default", lambda: default)
+    monkeypatch.setattr(module, "exchange_over", exchange_over)
+    monkeypatch.setattr(module, "members_of", members_of)
+    monkeypatch.setattr(module, "own_rank", lambda of: seen["own_rank"].append(of) or 4)
+    with ag.Graph(progress=True) as graph:
+        stream.launch(str)
+    with ag.watchdog(graph, 0.01, group, file=io.StringIO()) as dog:
+        dog._thread.join(LIMIT)
+    assert seen["exchange_over"] == [(each, "watchdog") for each in asked]
+    assert seen["members_of"] == asked
+    assert seen["own_rank"] == (asked if fails == "members" else [])
+    failed = "no run has begun (the others can't be asked: no)"
+    rank, places = 7, {2: "zero", 7: "no run has begun", 5: module._SILENT}
+    if not asked:
+        rank, places = 0, {0: "no run has begun"}
+    elif fails:
+        rank = 4 if fails == "members" else 7
+        places = {rank: failed}
+    assert (dog.report.rank, dog.report.seconds, dog.report.places) == (rank, 0.01, places)
+
+
+def test_the_inner_block_of_a_watchdog_is_left_first(stream):
+    dog = ag.watchdog(ag.Graph(), LIMIT, file=io.StringIO())
+    threads, kept = [], []
+    for _ in range(3):
+        dog.__enter__()
+        threads.append(dog._thread)
+        kept.append(dog._blocks[-1])
+    while threads:
+        assert dog._blocks == kept
+        dog.__exit__(None, None, None)
+        threads.pop().join(10)
+        kept.pop()
+        assert all(thread.is_alive() for thread in threads)
+        assert dog._blocks == kept
+    assert dog.report is None
 
 
 def test_blocks_of_one_watchdog_may_be_nested(stream):

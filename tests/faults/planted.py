@@ -162,7 +162,8 @@ def call_it_ready() -> None:
             try:
                 original(self)
             except DriverError:
-                self.launching.owner = replay.Current(self.captured, None, [])
+                if self.executable is None:  # else its callables go on launching that one
+                    self.launching.owner = replay.Current(self.captured, None, [])
                 raise
 
         return instantiate

@@ -9,6 +9,7 @@ from accelerator_graph._graphed.binding.argument_words import (
     Captures,
     Doubt,
     NotFollowing,
+    Search,
     argument_words,
     check_known,
 )
@@ -82,6 +83,9 @@ def test_memory_of_the_captures_own_may_cross_four_gibibytes():
     assert found(block((0x7F30_0000_0000,), (0x7F30_1000_0000,), (0x7F31_0000_0000,))) == []
     with pytest.raises(NotFollowing, match="derived"):  # the upper half does not belong to an address
         found(block((4, 7), (5, 7), (6, 8), pack="<II"))
+    for here, there in ((0xFF, 0x7F30), (0x7F30, 0xFF)):  # or to one in some captures only
+        with pytest.raises(NotFollowing, match="derived"):
+            found(block((4, here), (5, here), (6, there), pack="<II"))
 
 
 def found_in(here, there):
@@ -195,3 +199,102 @@ def test_ranges_that_cross_every_border():
         found(node, here=here, there=there)
     node = block((start + 0xFFFF_0000,), (start + 0xFFFF_0000,), (0x100 + 0xFFFF_0000,))
     assert found(node, here=here, there=there) == [ArgumentWord(0, 0, 0, 0, 0xFFFF_0000)]
+
+
+def test_the_node_with_a_doubt_is_called_by_its_own_name():
+    good, host = kernel(word(1)), NodeParameters("host")
+    names = ["first", "second", "third"]
+    with pytest.raises(NotFollowing, match=r"node 1, a host \(second\) is a function"):
+        check_known([good, host, good], names)
+    bad = good, kernel(word(2)), good
+    graphs = [[good, each, good] for each in bad]
+    with pytest.raises(NotFollowing, match=r"node 1, a kernel \(second\) has a parameter"):
+        argument_words(Captures([graphs[0], graphs[2]], [graphs[1]], HERE, THERE, names))
+    inside = NodeParameters("graph", inside=(good, host))
+    with pytest.raises(NotFollowing, match=r"a host inside node 2, a graph \(third\) is a function"):
+        check_known([good, good, inside], names)
+
+
+@pytest.mark.parametrize(
+    "other", [NodeParameters("memset", (word(1),), 4), NodeParameters("memcpy", (word(1),), 5)]
+)
+def test_a_node_of_another_kind_is_another_one(other):
+    node = NodeParameters("memcpy", (word(1),), 4)
+    for nodes in ((node, node, other), (node, other, node), (other, node, node)):
+        with pytest.raises(NotFollowing, match=r"node 0, a mem\w+ is another one"):
+            found(nodes)
+
+
+def test_a_node_with_blocks_of_its_own_and_others_inside():
+    """As a conditional node has: the blocks inside come behind its own."""
+    nodes = [
+        NodeParameters(
+            "conditional",
+            (word(y), word(5)),
+            inside=(kernel(word(7), word(x)), kernel(word(8)), kernel(word(9), word(9), word(y + 8))),
+        )
+        for x, y in ((X, Y), (X, Y), (THERE_X, THERE_Y))
+    ]
+    assert found(alike(ONE), nodes) == [
+        ArgumentWord(1, 0, 0, 1, 0),
+        ArgumentWord(1, 3, 0, 0, 0),
+        ArgumentWord(1, 7, 0, 1, 8),
+    ]
+
+
+def test_several_addresses_of_one_input_in_one_block():
+    """Those that begin where the one before ends, and those with the same upper bytes."""
+    blocks = [struct.pack("<QQQQ", x + 8, x, 6, x + SIZE - 1) for x in (X, X, THERE_X)]
+    assert found([kernel(each) for each in blocks]) == [
+        ArgumentWord(0, 0, 0, 0, 8),
+        ArgumentWord(0, 0, 8, 0, 0),
+        ArgumentWord(0, 0, 24, 0, SIZE - 1),
+    ]
+
+
+def test_noise_in_the_captures_elsewhere_alone_is_noise():
+    """Bytes that differ between captures with the same inputs are of no account, here or there."""
+    assert found_in([5, 5, 5], [5, 6]) == []
+    assert found_in([5, 6, 5], [5, 5]) == []
+    assert found_in([5, 5, 5], [5, 5]) == []
+
+
+def test_inputs_that_lie_directly_behind_each_other():
+    here, there = [(X, X + 8), (X + 8, X + 16)], [(X + 24, X + 32), (X + 16, X + 24)]
+    node = block((X, X + 8), (X, X + 8), (X + 24, X + 16), pack="<QQ")
+    assert found(node, here=here, there=there) == [ArgumentWord(0, 0, 0, 0, 0), ArgumentWord(0, 0, 8, 1, 0)]
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_every_capture_is_looked_at(place):
+    """Whichever of them has other nodes, blocks, sizes or children."""
+
+    def with_one(other):
+        nodes = [ONE] * 3
+        nodes[place] = other
+        return nodes
+
+    for other, why in (
+        (kernel(word(1), word(2)), "another size"),
+        (kernel(word(1) + word(2)), "another size"),
+        (kernel(word(1), inside=(ONE,)), "another number of nodes"),
+        (kernel(word(1), rest=("sub", 1)), "is another one"),
+        (kernel(word(X)), "does not follow"),
+    ):
+        with pytest.raises(NotFollowing, match=why):
+            found(with_one(other))
+    graphs = [[ONE]] * 3
+    graphs[place] = [ONE, ONE]
+    counts = ", ".join(str(len(each)) for each in graphs)
+    with pytest.raises(NotFollowing, match=f"its captures have {counts} nodes"):
+        argument_words(Captures(graphs[:2], graphs[2:], HERE, THERE))
+
+
+def test_an_address_that_begins_in_what_looks_like_another_one():
+    """Its upper bytes are alike, and it is not in the input."""
+    search = Search([(X, X + SIZE), (X + 2 * SIZE, X + 3 * SIZE)])
+    other = word(X + 0xFFFF)
+    assert search.hits(other) == set()
+    for distance in (0, 0x100):
+        assert search.hits(other[:6] + word(X + distance)) == {(6, 0, distance)}
+    assert search.hits(word(X + 2 * SIZE + 1) + word(X)) == {(0, 1, 1), (8, 0, 0)}

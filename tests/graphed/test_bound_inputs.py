@@ -6,16 +6,19 @@ import random
 import struct
 import sys
 from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._graphed.binding import captures
+from accelerator_graph._arrays.arrays import ALIGNMENT, array_type_of, elsewhere
+from accelerator_graph._arrays.placement import extent
+from accelerator_graph._graphed.binding import bound_inputs, captures
 from accelerator_graph._graphed.input_nodes import Memory
 from accelerator_graph._graphed.static_inputs import StaticInputs
-from accelerator_graph.backends.base import NodeParameters, word
+from accelerator_graph.backends.base import GraphNode, NodeParameters, word
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
 from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
@@ -814,3 +817,366 @@ def test_random_calls_at_random_places_are_equal_to_eager_ones(seed):
         assert ours[starts[0] : starts[0] + 4].tolist() == x.tolist()
     assert is_bound(f)
     assert sys.modules["fakeframe"].Tensor is Tensor
+
+
+@pytest.mark.parametrize("returned", [0, 1, 2])
+def test_an_array_that_is_given_twice_and_written_is_not_copied(returned):
+    @bound
+    def f(x, y, z):
+        x.add_(y)
+        return (x, y, z)[returned]
+
+    for i in range(3):
+        x, z = tensor(i, 2), tensor(5, 6)
+        assert f(x, x, z) is (x, x, z)[returned]
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+        assert (x.tolist(), z.tolist()) == ([2 * i, 4], [5, 6])
+        if i == 0:
+            copies()
+    assert copies() == 0
+    assert is_bound(f)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_node_that_cannot_be_changed_is_called_by_its_name(device, monkeypatch, number):
+    real = device.node_setter
+
+    def node_setter(self, graph, executable, node):
+        return None if node == number else real(graph, executable, node)
+
+    monkeypatch.setattr(type(device), "node_setter", node_setter)
+    name = ("add", "scale")[number]
+    f = bound(lambda x, y: (x + y, y * 2.0))
+    with pytest.warns(RuntimeWarning, match=rf"parameters of node {number} \({name}\) can't be changed"):
+        f(tensor(1, 2), tensor(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("ncclDevKernel_Sum", True),
+        ("void RCCL_kernel", True),
+        ("one_shot_all_reduce", True),
+        ("my_AllGather_f32", True),
+        ("all_to_all", True),
+        ("x_reduce_scatter", True),
+        ("symmmem_get", True),
+        ("reduce_all", False),
+        ("gather", False),
+    ],
+)
+@pytest.mark.parametrize("body", [None, 0, 1])
+def test_names_of_collectives(name, refused, body):
+    node = GraphNode(1, "kernel", name)
+    if body is not None:
+        bodies = [([GraphNode(0, "kernel", "a"), GraphNode(1, "kernel", "b")], [])] * 2
+        bodies[body] = ([GraphNode(0, "kernel", "a"), node], [])
+        node = GraphNode(1, "conditional", "if", bodies=tuple(bodies))
+    subject = "n" if body is None else "a kernel inside n"
+    why = f"^{subject} \\({name}\\) is a collective"
+    with pytest.raises(captures.NotFollowing, match=why) if refused else contextlib.nullcontext():
+        captures._check_name("n", node)
+
+
+@pytest.mark.parametrize("left", [(5, 5, 5), (5, 5, 6, 6, 5, 8)], ids=["no doubt", "doubts"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_every_further_capture_is_reset(monkeypatch, left, fails):
+    runs, made = [], []
+    real = captures._captured
+
+    def noting(capture, arrays):
+        made.append(real(capture, arrays))
+        return made[-1]
+
+    monkeypatch.setattr(captures, "_captured", noting)
+
+    def function(x, y):
+        runs.append(1)
+        garbage = left[min(len(runs), len(left)) - 1]
+        new = empty_like(x)
+        block = struct.pack("<QQQQQI", garbage, new.data_ptr(), 0, x.data_ptr(), y.data_ptr(), 2)
+        launch("ncclKernel" if fails and len(runs) > 1 else "add_padded", bound_device.add_padded, block)
+        return new
+
+    f = bound(function)
+    with pytest.warns(RuntimeWarning, match="another one") if fails else contextlib.nullcontext():
+        assert f(tensor(1, 2), tensor(3, 4)).tolist() == [4, 6]
+    assert len(made) >= 2
+    assert [graph._runner for graph in made] == [None] * len(made)
+
+
+def test_the_graphs_own_memory_is_that_of_all_static_arrays_and_results():
+    f = bound(lambda x, y: (x + y, y * 2.0))
+    f(tensor(1, 2), tensor(3, 4, 5)[:2])
+    (recorded,) = f._cache.graphs.values()
+    own = recorded.inputs.bound._own
+    arrays = [*recorded.inputs.arrays, *(array for array, _ in recorded.result.outputs)]
+    assert len(arrays) == 4
+    assert {extent(each) for each in arrays} <= {*own}
+
+
+def test_an_array_that_cannot_be_copied_is_not_told_to_be():
+    """Its address is a part of the signature."""
+    block = fakes.Block(np.ones(2))
+
+    def function(x, y, place):
+        return x + y
+
+    f = bound(function)
+    x, y = tensor(1, 2), with_gaps(3, 4)
+    assert f(x, y, block).tolist() == [4, 6]
+    assert f.explain()[0].why.endswith("copied are: y")
+
+
+@pytest.mark.parametrize(("start", "stop", "why"), [(0, 64, "x"), (64, 128, "y"), (0, 128, None), (0, 0, "")])
+def test_kept_memory_directly_beside_an_argument(start, stop, why):
+    """Memory that is kept may end where the static array of another argument begins."""
+    both = Tensor(aligned(128))
+    leaves = [Tensor(aligned(64)), Tensor(aligned(64))]
+    statics = [both[:64], both[64:]]
+    kinds = [array_type_of(each) for each in leaves]
+    inputs = bound_inputs.Inputs(leaves, statics, kinds, (0, 1))
+    found = bound_inputs.bindables(inputs, [both[start:stop]])
+    assert [each.argument for each in found] == {"x": [1], "y": [0], None: [], "": [0, 1]}[why]
+    assert [(each.static, each.nbytes) for each in found] == [
+        (statics[each.argument].data_ptr(), 512) for each in found
+    ]
+
+
+class Elsewhere(Tensor):
+    """A tensor of another package."""
+
+
+Elsewhere.__module__ = "otherframe.tensors"
+
+
+def test_tensors_of_two_packages_elsewhere(monkeypatch):
+    """Those of each package are in memory of its own, made by it, in the opposite order."""
+    fakes.install(monkeypatch, "otherframe")
+    made = []
+
+    def maker(name, kind):
+        def empty(n, dtype, device):
+            made.append((name, device.ordinal))
+            return kind(aligned(n, dtype))
+
+        return empty
+
+    for name, kind in (("otherframe", Elsewhere), ("fakeframe", Tensor)):
+        monkeypatch.setattr(sys.modules[name], "Tensor", kind, raising=False)
+        monkeypatch.setattr(sys.modules[name], "uint8", np.uint8, raising=False)
+        monkeypatch.setattr(sys.modules[name], "empty", maker(name, kind), raising=False)
+    memory = aligned(4096)
+    kinds = [Elsewhere, Tensor, Elsewhere, Tensor, Elsewhere]
+    data = [
+        memory[640:1700],
+        memory[1703:2040],
+        memory[1:3],
+        memory[64:191:2].reshape(8, 8),
+        memory[2048:2048],
+    ]
+    arrays = [kind(each) for kind, each in zip(kinds, data, strict=True)]
+    types = [array_type_of(each) for each in arrays]
+    assert [each.package.__name__ for each in types[:2]] == ["otherframe", "fakeframe"]
+    others = elsewhere(arrays, types)
+    assert made == [("fakeframe", 0), ("otherframe", 0)]
+    for kind, x, other in zip(kinds, arrays, others, strict=True):
+        assert type(other) is kind
+        assert (other.shape, other.stride(), other.dtype) == (x.shape, x.stride(), x.dtype)
+        assert (other.data_ptr() - x.data_ptr()) % ALIGNMENT == 0
+    for kind in (Elsewhere, Tensor):
+        own = [i for i in range(5) if kinds[i] is kind and arrays[i].data.size]
+        assert sorted(own, key=lambda i: arrays[i].data_ptr()) == sorted(
+            own, key=lambda i: -others[i].data_ptr()
+        )
+        spans = sorted(extent(others[i]) for i in own)
+        assert all(end + ALIGNMENT <= start for (_, end), (start, _) in pairwise(spans))
+
+
+# ---- arguments of several libraries, sizes and places ------------------------------------------------
+
+
+class Words:
+    """A setter that notes what is written."""
+
+    function = None
+
+    def __init__(self, written, node):
+        self.written, self.node = written, node
+
+    def words(self, places):
+        def set_words(*values):
+            self.written.append((self.node, *zip(places, values, strict=True)))
+
+        return set_words
+
+
+class Leaf(SimpleNamespace):
+    """A tensor with nothing but an address."""
+
+    negative = False
+
+    def record_stream(self, stream):
+        self.told.append(stream)
+
+
+STATICS, SIZES = (0x10000, 0x20000, 0x30000), (0x400, 0x200, 0x800)
+OWN = [(0x80000, 0x80400), (0x90000, 0x90400)]
+
+
+def library(name):
+    return lambda device: (name, device)
+
+
+def placed(*addresses):
+    return [
+        Leaf(ptr=each, device=f"device {i}", told=[], nbytes=SIZES[i % len(SIZES)])
+        for i, each in enumerate(addresses)
+    ]
+
+
+def made_of(arguments=(0, 1, 2), users=None, firsts=(0, 1, 2)):
+    """Return inputs of three nodes: of the first array, of the first and the second, and of the third."""
+    users, written = users or [library("one")] * 3, []
+    bindables = [
+        bound_inputs.Bindable(argument, lambda x: x.ptr, lambda x: x.negative, STATICS[i], SIZES[i], users[i])
+        for i, argument in enumerate(arguments)
+    ]
+    words = [
+        bound_inputs.ArgumentWord(*each)
+        for each in ((4, 0, 8, 0, 0), (6, 1, 0, 0, 16), (6, 0, 16, 1, 4), (9, 0, 0, 2, 0))
+        if each[3] < len(arguments)
+    ]
+    setters = {node: Words(written, node) for node in sorted({each.node for each in words})}
+    return bound_inputs.BoundInputs(bindables, words, setters, OWN, firsts), written
+
+
+def test_each_word_is_written_with_the_address_of_its_own_argument():
+    inputs, written = made_of()
+    first = placed(0x40000, 0x50000, 0x60000)
+    assert inputs.patch(first) == frozenset()
+    assert written == [
+        (4, ((0, 8), 0x40000)),
+        (6, ((1, 0), 0x40010), ((0, 16), 0x50004)),
+        (9, ((0, 0), 0x60000)),
+    ]
+    for addresses, nodes in [
+        ((0x40000, 0x50000, 0x60000), []),
+        ((0x40000, 0x50000, 0x70000), [9]),
+        ((0x40000, 0x51000, 0x70000), [6]),
+        ((0x41000, 0x51000, 0x70000), [4, 6]),
+        ((0x42000, 0x51000, 0x71000), [4, 6, 9]),
+        ((0x42000, 0x51000, 0x71000), []),
+    ]:
+        written.clear()
+        assert inputs.patch(placed(*addresses)) == frozenset()
+        assert [node for node, *_ in written] == nodes
+        assert [*inputs.addresses(3)] == [*addresses]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "copied"),
+    [
+        ((0x40000, 0x40400, 0x40600), ()),  # one directly behind the other
+        ((0x40600, 0x40400, 0x40800), (0, 2)),
+        ((0x40600, 0x40400, 0x40A00), ()),
+        ((0x40000, 0x40200, 0x50000), (0, 1)),
+        ((0x40200, 0x40000, 0x40600), ()),
+        ((0x40200, 0x40000, 0x40400), (0, 2)),
+        ((0x50000, 0x40600, 0x40000), (1, 2)),
+        ((0x40000, 0x50000, 0x40000), (0, 2)),
+        ((0x40000, 0x40200, 0x40200), (0, 1, 2)),
+        ((0x40800, 0x40200, 0x40000), (1, 2)),
+        ((0, 0x50000, 0x60000), (0,)),
+        ((0x40000, 0, 0), (1, 2)),
+        ((0x40000, 0x50100, 0x60000), (1,)),
+        ((*STATICS,), ()),
+        ((0x7FE00, 0x50000, 0x60000), (0,)),  # into the graph's own memory
+        ((0x7FC00, 0x50000, 0x60000), ()),
+        ((0x40000, 0x80400, 0x8F800), ()),
+        ((0x40000, 0x80200, 0x8FA00), (1, 2)),
+    ],
+)
+def test_which_arguments_are_copied_for_their_places(monkeypatch, addresses, copied):
+    monkeypatch.setattr(bound_inputs, "extent", lambda x: (x.ptr, x.ptr + x.nbytes))
+    inputs, written = made_of()
+    for _ in range(2):
+        assert inputs.patch(placed(*addresses)) == set(copied)
+        wanted = [STATICS[i] if i in copied else address for i, address in enumerate(addresses)]
+        assert [*inputs._now] == wanted
+        assert inputs.addresses(3) == (None if copied else inputs._now)
+        assert inputs.patch(placed(0x41000, 0x51000, 0x61000)) == frozenset()
+        assert [*inputs.addresses(3)] == [0x41000, 0x51000, 0x61000]
+    assert written
+
+
+@pytest.mark.parametrize("negative", [(0,), (1,), (0, 2)])
+def test_which_arguments_are_copied_for_their_elements(monkeypatch, negative):
+    monkeypatch.setattr(bound_inputs, "extent", lambda x: (x.ptr, x.ptr + 8))
+    inputs, _ = made_of()
+    leaves = placed(0x40000, 0x50000, 0x60000)
+    for i in negative:
+        leaves[i].negative = True
+    for _ in range(2):
+        assert inputs.patch(leaves) == {*negative}
+        assert not inputs.addresses(3)
+        assert inputs.patch(placed(0x40000, 0x50000, 0x60000)) == frozenset()
+        assert [*inputs.addresses(3)] == [0x40000, 0x50000, 0x60000]
+
+
+@pytest.mark.parametrize(
+    ("other", "copied"),
+    [
+        ((0x48000, 0x48800), ()),
+        ((0x40400, 0x40800), ()),
+        ((0x403FF, 0x40800), (1,)),
+        ((0x3FF00, 0x40001), (1,)),
+        ((0x50100, 0x50101), (3,)),
+        ((0x40000, 0x50001), (1, 3)),
+        ((0x40100, 0x40100), ()),
+        (None, (1, 3)),
+    ],
+)
+def test_an_array_beside_those_that_are_bound(monkeypatch, other, copied):
+    """Its memory is looked at in every call, since its address is no part of what is compared."""
+    monkeypatch.setattr(bound_inputs, "extent", lambda x: x.span)
+    inputs, _ = made_of(arguments=(1, 3), firsts=(0, 1, 3))
+    leaves = placed(0, 0x40000, 0, 0x50000)
+    for span, expected in (((0x70000, 0x70001), ()), (other, copied), ((0x70000, 0x70001), ())):
+        leaves[0].span = span
+        for leaf, size in zip(leaves[1::2], SIZES, strict=False):
+            leaf.span = (leaf.ptr, leaf.ptr + size)
+        assert inputs.patch(leaves) == set(expected)
+
+
+def test_memory_that_the_graph_writes_is_added(monkeypatch):
+    monkeypatch.setattr(bound_inputs, "extent", lambda x: (x.ptr, x.ptr + 1))
+    told, patches = [], bound_inputs.patches
+
+    def made(*args):
+        told.append((list(args[4]), patches(*args)))
+        return told[-1][1]
+
+    monkeypatch.setattr(bound_inputs, "patches", made)
+    inputs, _ = made_of()
+    leaves = placed(0x40000, 0x50000, 0x60000)
+    assert inputs.patch(leaves) == frozenset()
+    inputs.add_own((0x50000, 0x50001))
+    assert inputs.addresses(3) is None
+    assert inputs.patch(leaves) == {1}
+    inputs.add_own((0x607FF, 0x60800))
+    assert inputs.patch(leaves) == {1, 2}
+    assert inputs.patch(placed(0x80200, 0x90200, 0x61000)) == {0, 1}
+    own, in_c = told[-1]
+    assert own[-2:] == [(0x50000, 0x50001), (0x607FF, 0x60800)]
+    assert inputs.patches is in_c
+
+
+@pytest.mark.parametrize("names", ["aaa", "aba", "abb", "abc"])
+def test_each_array_is_kept_by_its_own_library(names):
+    libraries = {name: library(name) for name in names}
+    inputs, _ = made_of(arguments=(1, 2, 3), users=[libraries[name] for name in names])
+    leaves = placed(0, 0x40000, 0x50000, 0x60000)
+    inputs.keep(leaves)
+    assert [each.told for each in leaves] == [[], *([(name, "device 1")] for name in names)]
+    assert inputs.user("here") == (("a", "here") if len(libraries) == 1 else None)

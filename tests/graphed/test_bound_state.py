@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._graphed import python_state
+from accelerator_graph._graphed import binding, python_state
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
 from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
@@ -313,3 +313,24 @@ def test_a_dict_that_was_replaced_is_as_it_was():
     state.restore()
     assert kept.table is before
     assert (kept.table, kept.other) == ({"a": 1}, {"b": 2})
+
+
+@pytest.mark.parametrize("kept", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("with_graph", [None, 0, 1])
+def test_which_arrays_the_roots_reach(monkeypatch, kept, with_graph):
+    """Those of the type of any argument; one with a graph of autograd among them is enough for a doubt."""
+    monkeypatch.setattr(Tensor, "is_leaf", False, raising=False)
+    state = [tensor(1), Weight(aligned(1))]
+    state[0].grad_fn = None
+    if with_graph is not None:
+        monkeypatch.setattr(Weight, "grad_fn", None)
+        state[with_graph].grad_fn = "AddBackward0"
+    roots = [{"a": [state[i]]} for i in kept] + [fakes.full(1, 0)]
+    arguments = [tensor(2), Weight(aligned(2))]
+    if with_graph in kept:
+        with pytest.raises(binding.NotFollowing, match="graph of autograd"):
+            binding._kept_arrays(roots, arguments)
+    else:
+        found = binding._kept_arrays(roots, arguments)
+        assert sorted(map(id, found)) == sorted(id(state[i]) for i in kept)
+        assert binding._kept_arrays(roots, []) == []

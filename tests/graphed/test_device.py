@@ -1,13 +1,17 @@
 """`graphed` over a framework's arrays on a device: a stand-in for both, so that every line runs anywhere."""
 
+import functools
 import gc
+import sys
 import threading
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._arrays import arrays
 from accelerator_graph._arrays.arrays import array_type_of
 from accelerator_graph._graphed.call_order import CallOrder
 from accelerator_graph.interop import registry as interop
@@ -146,6 +150,41 @@ def test_an_argument_that_is_made_to_require_grad():
 
     for i in range(3):
         assert f(full(2, i), full(2, 1)).tolist() == [i + 1.0] * 2
+
+
+@pytest.mark.parametrize("which", [(0,), (1,), (0, 2), (0, 1, 2)])
+def test_several_arguments_that_are_made_to_require_grad(which):
+    @ag.graphed(warmup=0)
+    def f(*xs):
+        for i in which:
+            xs[i].requires_grad_()
+        return xs[0] + xs[1] + xs[2]
+
+    for i in range(3):
+        assert f(full(2, i), full(2, 10), full(2, 100)).tolist() == [i + 110.0] * 2
+    (recorded,) = f._cache.graphs.values()
+    assert [each.requires_grad for each in recorded.inputs.arrays] == [False] * 3
+
+
+@pytest.mark.parametrize("own", [(0,), (1,), (2,), (0, 2), (0, 1, 2)])
+def test_static_arrays_among_those_that_are_copied_together(own):
+    """What copies several arrays at once is not told to copy one to itself."""
+    kept = []
+
+    @ag.graphed(warmup=0)
+    def f(*xs):
+        kept[:] = xs
+        return xs[0] + xs[1] + xs[2]
+
+    assert f(full(2, 1), full(2, 2), full(2, 4)).tolist() == [7.0] * 2
+    statics = [*kept]
+    for value in (10, 20):
+        arguments = [statics[i] if i in own else full(2, value + i) for i in range(3)]
+        want = sum(each.tolist()[0] for each in arguments)
+        calls.clear()
+        assert f(*arguments).tolist() == [want] * 2
+        ran = [name for name, _ in calls if name in ("all", "copy")]
+        assert ran == ["copy"] * (3 - len(own) + 1)  # and the result
 
 
 def test_outputs_are_detached():
@@ -478,3 +517,125 @@ def test_no_stream_waits_for_a_call_on_another_backend(marked):
         order.wait(there)
         there.synchronize()
         gate.set()
+
+
+def test_what_arrays_held_before_is_there_until_the_last_run_is_done(device, monkeypatch):
+    """As the static arrays are."""
+    fakes.install_grids(monkeypatch)
+    interop.register("gridframe", Grids)
+    try:
+        f = ag.graphed(lambda x, y: x + y, warmup=0)
+        f(Grid(np.ones(2)), Grid(np.ones(2)))
+        (recorded,) = f._cache.graphs.values()
+        before = [weakref.ref(each) for each in recorded.inputs.merged.values()]
+        statics = [weakref.ref(each) for each in recorded.inputs.arrays]
+        assert len(before) == len(statics) == 2
+        del recorded, f
+        gc.collect()
+        kept = [each() is not None for each in before + statics]
+        assert kept == [True] * 4
+        ag.Stream(backend="cpu")  # any call destroys what is due
+        assert [each() for each in before + statics] == [None] * 4
+    finally:
+        device.synchronize(fakes.streams[0])
+        interop.unregister("gridframe")
+
+
+# ---- types of arrays -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "names", [["fakeframe"], ["otherframe"], ["otherframe", "fakeframe", "otherframe"], []]
+)
+def test_the_frameworks_of_arrays(other, names):
+    kinds = {"fakeframe": Tensor, "otherframe": fakes.Strange}
+    types = [array_type_of(kinds[name](np.ones(1))) for name in names]
+    foreign = array_type_of(np.ones(1))
+    packages, frameworks = arrays.frameworks_of([*types, foreign], "fakedevice")
+    assert packages == {*names, "numpy"}
+    assert [each.name for each in frameworks] == sorted(set(names))
+    assert arrays.frameworks_of(types, "cpu") == ({*names}, [])
+
+
+def test_the_caches_of_all_frameworks_are_emptied(other, monkeypatch):
+    cleared = []
+    for name in ("fakeframe", "otherframe"):
+        clear = functools.partial(cleared.append, name)
+        monkeypatch.setattr(sys.modules[name], "clear_autocast_cache", clear)
+    arrays.clear_autocast_caches()
+    assert sorted(cleared) == ["fakeframe", "otherframe"]
+    monkeypatch.delattr(sys.modules["fakeframe"], "clear_autocast_cache")
+    arrays.clear_autocast_caches()
+    assert sorted(cleared) == ["fakeframe", "otherframe", "otherframe"]
+
+
+@pytest.mark.parametrize("tracked", [(), (0,), (1,), (0, 1)])
+def test_copies_on_the_stream_of_the_host_have_no_gradients(stream, tracked):
+    """The thread of the stream has grad modes of its own."""
+    target, source, before = given = [full(1, i) for i in range(3)]
+    for i in tracked:
+        given[i].requires_grad = True
+    found = []
+    for copy in (arrays.copy_on_host, arrays.copy_on_device):
+        copy(stream, lambda *each: found.append(each), target, source, before)
+        stream.synchronize()
+        copy(stream, lambda *each: found.append(each), target, target)
+        stream.synchronize()
+    (on_host, on_device) = found
+    assert on_device == (target, source, before)
+    assert [each.requires_grad for each in on_host] == [False] * 3
+    assert [each.data is x.data for each, x in zip(on_host, given, strict=True)] == [True] * 3
+    assert [each is x for each, x in zip(on_host, given, strict=True)] == [
+        *(i not in tracked for i in range(2)),
+        True,
+    ]
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda x: setattr(x, "layout", "sparse"), "is not a strided array"),
+        (lambda x: setattr(x, "requires_grad", True), "requires grad"),
+        (lambda x: setattr(x, "_where", (2, 1)), "is on device 1"),
+        (lambda x: setattr(x, "_where", (1, 0)), "is in host memory"),
+    ],
+)
+def test_the_argument_that_is_wrong_is_called_by_its_name(device, wrong, change, why):
+    given = [full(1, 0), full(1, 1)]
+    modes["grad"] = True
+    types = [array_type_of(each) for each in given]
+    with ag.Stream(backend="fakedevice") as current_one:
+        arrays.check_arguments(given, types, ["x", "y"], current_one)
+        change(given[wrong])
+        with pytest.raises((TypeError, ValueError), match=f"argument {'xy'[wrong]} {why}"):
+            arrays.check_arguments(given, types, ["x", "y"], current_one)
+
+
+def test_another_tensor_with_the_memory_of_one(monkeypatch):
+    """Through DLPack where the package has that and the type is known to it; else a detached one."""
+    x = full(2, 1, requires_grad=True)
+    kind = array_type_of(x)
+    plain = arrays.alias(x, kind)
+    assert (plain is x, plain.data is x.data, plain.requires_grad) == (False, True, False)
+    through = SimpleNamespace(to_dlpack=lambda x: ("capsule", x), from_dlpack=lambda x: ("made of", x))
+    monkeypatch.setattr(kind.package, "utils", SimpleNamespace(dlpack=through), raising=False)
+    made, (capsule, detached) = arrays.alias(x, kind)
+    assert (made, capsule, detached.requires_grad) == ("made of", "capsule", False)
+    assert detached.data is x.data
+    for error in (BufferError, RuntimeError):
+
+        def refuse(x, error=error):
+            raise error
+
+        through.to_dlpack = refuse
+        assert arrays.alias(x, kind).data is x.data
+
+
+def test_the_package_of_a_type_that_is_derived_elsewhere(other):
+    """That of the nearest type that comes from a package which can make such arrays."""
+    for base, name in ((Tensor, "fakeframe"), (fakes.Strange, "otherframe")):
+        derived = type("Derived", (base,), {"__module__": "users.own"})
+        again = type("Again", (derived,), {"__module__": __name__})
+        for kind in (base, derived, again):
+            assert array_type_of(kind(np.ones(1))).package is sys.modules[name]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._graphed import input_nodes
 from accelerator_graph.backends.base import Capability
 from accelerator_graph.errors import driver_error
+from graphed import fakes
 from graphed.fakes import Tensor, calls
 
 
@@ -41,6 +44,16 @@ Dense.__module__ = "fakeframe.tensors"
 @pytest.fixture(autouse=True)
 def plain(device, monkeypatch):
     monkeypatch.setattr(sys.modules["fakeframe"], "Tensor", Dense, raising=False)
+    made = []
+
+    def kept_empty_like(x):
+        made.append(fakes.empty_like(x))
+        return made[-1]
+
+    # whose memory an allocator would use again in the order of the stream
+    monkeypatch.setattr(sys.modules["fakeframe"], "empty_like", kept_empty_like)
+    yield
+    device.synchronize(fakes.streams[0])
 
 
 def dense(*values):
@@ -203,6 +216,26 @@ def test_the_static_array_of_another_argument():
         assert f(x, y).tolist() == expected
 
 
+@pytest.mark.parametrize("reader", range(3))
+@pytest.mark.parametrize("read", range(3))
+def test_the_static_array_of_any_other_argument(reader, read):
+    kept = []
+
+    def function(x, y, z):
+        kept[:] = [x, y, z]
+        return x + x + y + z + z + z
+
+    f = ag.graphed(function, warmup=0, inputs="node")
+    assert f(dense(1, 2), dense(10, 20), dense(100, 200)).tolist() == [312, 624]
+    statics = [*kept]
+    for value in (3, 4):
+        arguments = [dense(value, 2), dense(10 * value, 20), dense(100 * value, 200)]
+        arguments[reader] = statics[read]
+        x, y, z = (each.data for each in arguments)
+        expected = (2 * x + y + 3 * z).tolist()
+        assert f(*arguments).tolist() == expected
+
+
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
@@ -246,3 +279,234 @@ def test_arrays_that_no_node_copies_are_copied_together(device):
         calls.clear()
         assert f(*arguments).tolist() == [11 + i] * 4
     assert [name for name, _ in calls if name in ("copy", "all")] == ["all"]
+
+
+@pytest.mark.parametrize(("arrays", "branches"), [(7, 1), (8, 2), (15, 3), (16, 4), (24, 4)])
+def test_how_many_branches_copies_are_worth(device, arrays, branches):
+    f = ag.graphed(lambda *xs: xs[0] + xs[-1], warmup=0, inputs="node")
+    assert f(*(dense(i) for i in range(arrays))).tolist() == [arrays - 1]
+    (recorded,) = f._cache.graphs.values()
+    found = recorded.graph.describe()
+    assert len({*range(arrays)} - {edge.target for edge in found.edges}) == branches
+
+
+def copied_by_nodes(f):
+    (recorded,) = f._cache.graphs.values()
+    return recorded.inputs._nodes.arguments
+
+
+@pytest.mark.parametrize("negative", [0, 1])
+def test_arrays_whose_bytes_are_not_their_elements_are_not_captured_as_copies(device, negative):
+    f = ag.graphed(lambda x, y: x + y, warmup=0, inputs="node")
+    arguments = dense(1, 2), dense(10, 20)
+    arguments[negative].negative = True
+    assert f(*arguments).tolist() == [11, 22]
+    assert copied_by_nodes(f) == {1 - negative: 0}
+    assert f(dense(3, 4), dense(5, 6)).tolist() == [8, 10]
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_one_node_whose_source_cannot_be_changed(device, monkeypatch, lacking):
+    real = device.node_setter
+
+    def node_setter(self, graph, executable, node):
+        return None if node == lacking else real(graph, executable, node)
+
+    monkeypatch.setattr(type(device), "node_setter", node_setter)
+    f = ag.graphed(lambda x, y: x + y + y, warmup=0, inputs="node")
+    for i in range(3):
+        assert f(dense(i, 1), dense(10, i)).tolist() == [20 + i, 1 + 2 * i]
+    assert copied_by_nodes(f) == {}
+
+
+@pytest.fixture
+def switched(device, monkeypatch):
+    """Which nodes were left out and put back; the next switch is interrupted behind that, if asked for."""
+    real, found = device.node_setter, SimpleNamespace(calls=[], interrupted=False)
+
+    def node_setter(self, graph, executable, node):
+        setter = real(graph, executable, node)
+        enable = setter.enable
+
+        def switch(wanted):
+            found.calls.append((node, wanted))
+            enable(wanted)
+            if found.interrupted:
+                found.interrupted = False
+                raise KeyboardInterrupt
+
+        setter.enable = switch
+        return setter
+
+    monkeypatch.setattr(type(device), "node_setter", node_setter)
+    return found
+
+
+def kept_arrays(function):
+    """Graph a function of two arrays, and return it with the static ones."""
+    kept = []
+
+    def keeping(x, y):
+        kept[:] = [x, y]
+        return function(x, y)
+
+    f = ag.graphed(keeping, warmup=0, inputs="node")
+    assert f(dense(1, 2), dense(10, 20)).tolist() == [12, 24]
+    return f, kept
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_only_the_copy_of_a_static_array_to_itself_is_left_out(switched, number):
+    f, kept = kept_arrays(lambda x, y: x + x + y)
+    for i in range(2):
+        arguments = [dense(3, i), dense(30, i)]
+        assert f(*arguments).tolist() == [36, 3 * i]
+        arguments[number] = kept[number]
+        expected = (2 * arguments[0].data + arguments[1].data).tolist()
+        switched.calls.clear()
+        assert f(*arguments).tolist() == expected
+        assert f(*arguments).tolist() == expected
+        assert switched.calls == [(number, False)]
+        x, y = dense(5, i), dense(7, i)
+        assert f(x, y).tolist() == [17, 3 * i]
+        assert switched.calls == [(number, False), (number, True)]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("again", [False, True])
+def test_an_interrupt_behind_a_switch(switched, number, again):
+    f, kept = kept_arrays(lambda x, y: x + x + y)
+    first = [dense(3, 4), dense(30, 40)]
+    assert f(*first).tolist() == [36, 48]
+    own = [*first]
+    own[number] = kept[number]
+    switched.interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        f(*own)
+    new = [dense(5, 6), dense(70, 80)]
+    for arguments in [own, new] if again else [new, own]:
+        expected = (2 * arguments[0].data + arguments[1].data).tolist()
+        assert f(*arguments).tolist() == expected
+
+
+def test_where_nodes_read_all_arrays_of_a_call(device):
+    def sources():
+        found = recorded.inputs.addresses()
+        return found and [*found]
+
+    f = ag.graphed(lambda x, y: x + y, warmup=0, inputs="node", outputs="static")
+    x, y, negative, other = dense(1, 2), dense(10, 20), dense(3, 4), dense(5, 6)
+    assert f(x, y).tolist() == [11, 22]
+    (recorded,) = f._cache.graphs.values()
+    assert sources() == [x.data_ptr(), y.data_ptr()]
+    negative.negative = other.negative = True
+    for arguments in ((negative, y), (x, negative), (negative, other)):
+        f(*arguments).tolist()
+        assert sources() is None
+        f(x, y).tolist()
+        assert sources() == [x.data_ptr(), y.data_ptr()]
+    assert recorded.inputs._nodes.addresses(3) is None
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_a_call_that_copies_back_is_not_told_by_addresses(device, written):
+    """What repeats a call in C for arrays at the same addresses copies nothing back."""
+    f = ag.graphed(lambda *xs: xs[written].add_(xs[1 - written]), warmup=0, inputs="node", outputs="static")
+    for _ in range(2):
+        given = dense(1, 2), dense(10, 20)
+        assert f(*given) is given[written]
+        assert given[written].tolist() == [11, 22]
+        (recorded,) = f._cache.graphs.values()
+        assert recorded.inputs.addresses() is None
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_interrupt_behind_a_change(device, monkeypatch, number):
+    """Nobody knows what the node reads then."""
+    real, interrupted = device.node_setter, []
+
+    def node_setter(self, graph, executable, node):
+        def change(set_source, address):
+            set_source(address)
+            if interrupted == [node]:
+                del interrupted[:]
+                raise KeyboardInterrupt
+
+        return Wrapped(real(graph, executable, node), change)
+
+    monkeypatch.setattr(type(device), "node_setter", node_setter)
+    f = ag.graphed(lambda x, y: x + x + y, warmup=0, inputs="node")
+    old, new = (dense(1, 2), dense(10, 20)), (dense(3, 4), dense(30, 40))
+    for _ in range(2):
+        assert f(*old).tolist() == [12, 24]
+        interrupted[:] = [number]
+        with pytest.raises(KeyboardInterrupt):
+            f(*new)
+        assert f(*old).tolist() == [12, 24]
+        assert f(*new).tolist() == [36, 48]
+
+
+# ---- changes in C --------------------------------------------------------------------------------------
+
+
+class InC:
+    """A setter whose function C calls."""
+
+    def __init__(self, number, executable=7, context=(), guard=None):
+        self.start = 0x1000 * number
+        arguments = (executable, 10 + number, 20 + number, *context)
+        self.function = SimpleNamespace(address=30 + number, arguments=arguments, guard=guard)
+
+    def address_of(self, block, offset):
+        return self.start + 0x100 * block + offset
+
+
+class WithoutC(InC):
+    def __init__(self, number):
+        super().__init__(number)
+        self.function = None
+
+
+GUARD = SimpleNamespace(address=91, context=92)
+WORDS = [[(0, 8, 1, 16)], [(1, 0, 0, 0), (0, 24, 1, 4)]]
+
+
+def in_c(monkeypatch, setters, count=2, own=((50, 60), (70, 90))):
+    monkeypatch.setattr(input_nodes, "fast", SimpleNamespace(Patches=lambda *given: given))
+    now = input_nodes.addresses([0] * count)
+    given = now, [4, 5], [100, 200], 16, own, [*zip(setters, WORDS, strict=True)]
+    return now, input_nodes.patches(*given)
+
+
+@pytest.mark.parametrize(
+    ("context", "guard"), [((), None), ((5,), None), ((5,), GUARD)], ids=["plain", "context", "guard"]
+)
+def test_what_c_is_told(monkeypatch, context, guard):
+    setters = InC(1, context=context, guard=guard), InC(2, context=context, guard=guard)
+    now, made = in_c(monkeypatch, setters)
+    owner, executable, told, sizes, captured, alignment, own, nodes, *condition = made
+    assert (owner, executable, alignment) == (setters, 7, 16)
+    assert told is now
+    assert ([*sizes], [*captured], [*own]) == ([4, 5], [100, 200], [50, 60, 70, 90])
+    where = context[0] if context else 0
+    assert nodes == (
+        (31, 11, 21, where, ((0x1008, 1, 16),)),
+        (32, 12, 22, where, ((0x2100, 0, 0), (0x2018, 1, 4))),
+    )
+    assert condition == ([91, 92] if guard else [])
+
+
+@pytest.mark.parametrize(
+    ("setters", "count"),
+    [
+        pytest.param((WithoutC(1), InC(2)), 2, id="the first has no function"),
+        pytest.param((InC(1), WithoutC(2)), 2, id="the second has no function"),
+        pytest.param((InC(1), InC(2, executable=8)), 2, id="another executable"),
+        pytest.param((InC(1, guard=GUARD), InC(2)), 2, id="one guard"),
+        pytest.param((InC(1), InC(2, guard=GUARD)), 2, id="another guard"),
+        pytest.param((InC(1), InC(2)), 129, id="more arrays than C takes"),
+    ],
+)
+def test_what_c_cannot_change(monkeypatch, setters, count):
+    assert in_c(monkeypatch, setters, count)[1] is None
+    assert in_c(monkeypatch, (InC(1), InC(2)), 128)[1] is not None

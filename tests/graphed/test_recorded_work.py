@@ -1,5 +1,6 @@
 """`graphed` where only work that goes through our streams is recorded: what no replay repeats is refused."""
 
+import ctypes
 import functools
 import warnings
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._arrays.placement import extent
+from accelerator_graph._graphed.results import RecordedWork, check_unwritten, reachable
 from graphed import fakes
 from graphed.functions import launch
 
@@ -374,3 +376,60 @@ def test_a_backend_that_records_explicitly(backend):
                     ag.graphed(lambda: None, warmup=0)()
     finally:
         ag.backends.unregister("explicitdevice")
+
+
+def arrays_from(function):
+    return [each for each in reachable([function]) if isinstance(each, np.ndarray)]
+
+
+def test_what_a_function_can_reach():
+    """Its closure, its defaults, its attributes, and the names of its module, in functions inside as well."""
+    one, two, three, four = (np.full(1, each) for each in range(4))
+
+    def function(a=two, *, b=three):
+        return one, a, b, lambda: lambda: OUT
+
+    function.four = four
+    found = arrays_from(function)
+    assert {id(each) for each in found} == {id(each) for each in (one, two, three, four, OUT)}
+    assert len(found) == 5
+
+
+@pytest.mark.parametrize(
+    ("part", "reached"),
+    [
+        (slice(0, 2), False),
+        (slice(2, 4), True),
+        (slice(3, 5), True),
+        (slice(4, 6), False),
+        (slice(5, 7), False),
+        (slice(7, 9), True),
+        (slice(9, 12), False),
+        (slice(0, 12), True),
+        (slice(1, 1), True),  # no replay could write an empty array
+    ],
+)
+def test_which_arrays_share_memory_with_recorded_work(part, reached):
+    """Two parts of a buffer are known, of which nothing in Python tells that they are parts of one."""
+    memory = np.zeros(12)
+    start = memory.ctypes.data
+
+    def at(where):
+        low, high, _ = where.indices(12)
+        return np.ctypeslib.as_array((ctypes.c_double * (high - low)).from_address(start + 8 * low))
+
+    work = RecordedWork([at(slice(2, 4)), at(slice(7, 9))], ())
+    if reached:
+        work.check_result(at(part), is_array=True)
+    else:
+        with pytest.raises(ag.CaptureError, match="no recorded work was given"):
+            work.check_result(at(part), is_array=True)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_name_of_the_argument_that_was_written(place):
+    before, after, names = [1, None, b"ab"], [1, None, b"ab"], ["x", "y", "z"]
+    check_unwritten(before, after, names)
+    after[place] = b"c"
+    with pytest.raises(ag.CaptureError, match=f"wrote argument {names[place]} itself"):
+        check_unwritten(before, after, names)

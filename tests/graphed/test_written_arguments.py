@@ -184,6 +184,25 @@ def test_an_argument_that_is_given_twice_and_returned(stream, outputs):
         assert (x.tolist(), z.tolist()) == ([i] * 3, [1] * 3)
 
 
+@pytest.mark.parametrize("outputs", ["copy", "static"])
+@pytest.mark.parametrize("writeable", [True, False])
+def test_an_array_that_is_given_twice_is_one_argument(stream, writeable, outputs):
+    """In the result, too, though the function gets a view of the static array if the array is read-only."""
+
+    def step(x, y, z):
+        launch(np.add, x, z, z)
+        return x, y, z, x is y
+
+    f = ag.graphed(step, warmup=0, outputs=outputs)
+    for i in range(3):
+        x, z = np.full(2, float(i)), np.ones(2)
+        x.flags.writeable = writeable
+        result = f(x, x, z)
+        assert [each is given for each, given in zip(result, (x, x, z, True), strict=True)] == [True] * 4
+        stream.synchronize()
+        assert (x.tolist(), z.tolist()) == ([i] * 2, [i + 1] * 2)
+
+
 def test_an_array_that_can_not_be_written(stream):
     f = ag.graphed(lambda x, y: launch(np.add, x, 1, y), warmup=0)
     x, y = np.ones(3), np.zeros(3)
@@ -278,3 +297,36 @@ def test_the_elements_that_differ_are_copied(before, after):
     other[...] = after.flat[0] if after.size else 0
     merge(target := other.copy(), after, after)
     assert repr(target) == repr(other)
+
+
+@pytest.mark.parametrize("make", [bytearray, lambda data: array.array("H", data)])
+@pytest.mark.parametrize(
+    ("before", "after", "target", "want"),
+    [
+        (b"abcd", b"aXcd", b"1234", b"1X34"),
+        (b"abcd", b"XbcY", b"1234", b"X23Y"),
+        (b"abcd", b"abcd", b"1234", b"1234"),
+        (b"abcd", b"\0\0\0\0", b"1234", b"\0\0\0\0"),
+        (b"", b"", b"", b""),
+    ],
+)
+def test_the_bytes_of_buffers_that_differ_are_copied(make, before, after, target, want):
+    before, after, target = map(make, (before, after, target))
+    kind = array_type_of(before)
+    kind.merge(target, after, before)
+    assert bytes(target) == want
+    kind.assign(target, after)
+    assert bytes(target) == bytes(after)
+    new = kind.copy(after)
+    assert new == after
+    assert new is not after
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "c8", "c16", "U3", "M8[D]", "?"])
+def test_each_element_that_differs_is_copied_and_no_other(dtype):
+    before = np.array([0, 1, 0, 1], "i8").astype(dtype)
+    after = np.array([0, 0, 1, 1], "i8").astype(dtype)
+    other = before[[1, 1, 0, 0]]
+    target = other.copy()
+    array_type_of(before).merge(target, after, before)
+    assert target.tolist() == [other[0], after[1], after[2], other[3]]

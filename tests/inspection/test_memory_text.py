@@ -1,5 +1,7 @@
 """The tables of memory reports."""
 
+import json
+
 from accelerator_graph import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from accelerator_graph.backends.base import DeviceMemory
 from accelerator_graph.interop.base import PoolSegment
@@ -74,3 +76,33 @@ def test_what_only_one_graph_uses():
     assert MemoryReport((LARGE,), ()).freed_without(LARGE) is None  # the other one is not in the report
     unknown = SMALL._replace(touched_segments=None)
     assert MemoryReport((LARGE, unknown), ()).freed_without(LARGE) is None
+
+
+def test_reports_come_back_from_json():
+    """Two devices, and two pools of which the second is that of the first graph."""
+    other = ("hip", 1, DeviceMemory(1, 2, None, 3))
+    report = MemoryReport((ALONE, LARGE, SMALL), (DEVICE, other))
+    read = MemoryReport.from_json(report.to_json())
+    assert read == report
+    assert [each.pool.id for each in read.graphs] == [(9, 0), (0, 7), (0, 7)]
+    assert [row[:2] for row in read.devices] == [("cuda", 0), ("hip", 1)]
+    data = json.loads(report.to_json())
+    assert [each["id"] for each in data["pools"]] == [list(each.id) for each in report.pools]
+    assert len(data["pools"]) == 2
+    data["pools"].reverse()
+    for each in data["graphs"]:
+        each["pool"] = 1 - each["pool"]
+    assert MemoryReport.from_json(json.dumps(data)).graphs == report.graphs
+    for graph in report.graphs:
+        assert GraphMemory.from_json(graph.to_json()) == graph
+
+
+def test_each_amount_of_a_graph_comes_back():
+    amounts = [MemoryAmount(number, f"way {number}") for number in range(6)]
+    pool = POOL._replace(held=amounts[4], used=amounts[5])
+    names = ("executable", "executable_host", "definition", "touched")
+    graph = LARGE._replace(pool=pool, **dict(zip(names, amounts, strict=False)))
+    assert GraphMemory.from_json(graph.to_json()) == graph
+    data = json.loads(graph.to_json())
+    assert [data["graph"][name]["nbytes"] for name in names] == [0, 1, 2, 3]
+    assert [data["pools"][0][name]["nbytes"] for name in ("held", "used")] == [4, 5]

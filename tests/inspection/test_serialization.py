@@ -6,7 +6,7 @@ import pytest
 
 from accelerator_graph import GraphDescription, Label
 from accelerator_graph.backends.base import GraphEdge, GraphNode
-from accelerator_graph.inspection.serialization import value
+from accelerator_graph.inspection.serialization import read_json, record, value
 
 INSIDE = ([GraphNode(0, "memcpy", source=1, target=2, nbytes=3)], [])
 NODES = [
@@ -22,6 +22,28 @@ def test_there_and_back():
     assert GraphDescription.from_json(DESCRIPTION.to_json()) == DESCRIPTION
     assert GraphDescription.from_json(DESCRIPTION.to_json(indent=2)) == DESCRIPTION
     assert DESCRIPTION.edges == (GraphEdge(0, 1, "programmatic"), GraphEdge(1, 2))
+
+
+def test_every_field_comes_back_from_nodes_inside_others_too():
+    """No two are equal: neither the bodies, nor the dependencies in them."""
+    full = GraphNode(
+        *(0, "kernel", "f", (1, 2, 3), (4, 5, 6), 7, 8, 9, 10, 11),
+        arguments=(8, 4),
+        settable=("arguments", "enabled"),
+        changed=("arguments",),
+        values=("00", "01"),
+        enabled=False,
+    )
+    plain = GraphNode(0, "empty"), GraphNode(1, "host"), GraphNode(2, "memset", shared_bytes=0, target=0)
+    deep = GraphNode(1, "graph", bodies=(([full], []),))
+    first = [full, deep, plain[2]], [GraphEdge(0, 2), GraphEdge(1, 2, "programmatic")]
+    second = [*plain], [GraphEdge(0, 1, "programmatic")]
+    nodes = [full, GraphNode(1, "conditional", "if", bodies=(first, second, ([], []))), plain[2]]
+    described = GraphDescription.of("cuda", 1, (nodes, [GraphEdge(0, 2)]))
+    read = GraphDescription.from_json(described.to_json())
+    assert read == described
+    assert read.nodes == tuple(nodes)
+    assert [[len(part) for part in body] for body in read.nodes[1].bodies] == [[3, 2], [3, 1], [0, 0]]
 
 
 def test_only_what_is_known_is_written():
@@ -45,6 +67,8 @@ def test_only_what_is_known_is_written():
         (str, None, None),
         (int | None, 1, 1),
         (int | None, True, None),
+        (None | int, 1, 1),
+        (tuple[int, str] | None, [1, "a"], (1, "a")),
         (tuple[int, ...], [1, 2, 3], (1, 2, 3)),
         (tuple[int, ...], [], ()),
         (tuple[int, ...], [1, False], None),
@@ -66,6 +90,27 @@ def test_a_value_has_to_be_of_its_type(wanted, data, expected):
     else:
         found = value(wanted, data)
         assert (type(found), found) == (type(expected), expected)
+
+
+@pytest.mark.parametrize(
+    ("data", "others", "expected"),
+    [
+        ([1, 2, "a"], {}, GraphEdge(1, 2, "a")),
+        ([1, 2], {"source": 5}, GraphEdge(5, 2)),
+        ([1, "not taken"], {"target": 3}, GraphEdge(1, 3)),
+        ({"target": 2, "source": 1}, {}, GraphEdge(1, 2)),
+        ({"target": "not taken", "source": 1, "kind": "a"}, {"target": 3}, GraphEdge(1, 3, "a")),
+        ({"target": 2}, {}, KeyError),
+        ([1], {}, KeyError),
+        ((1, 2), {}, TypeError),
+    ],
+)
+def test_fields_are_read_by_their_names_or_in_their_order(data, others, expected):
+    if isinstance(expected, type):
+        with pytest.raises(expected):
+            record(GraphEdge, data, **others)
+    else:
+        assert record(GraphEdge, data, **others) == expected
 
 
 def test_nothing_is_a_value_where_it_may_be():
@@ -145,6 +190,66 @@ def test_fields_of_a_later_version_are_ignored():
     data = json.loads(DESCRIPTION.to_json())
     data["nodes"][0]["colour"] = "red"
     assert GraphDescription.from_json(json.dumps(data | {"more": 1})) == DESCRIPTION
+
+
+def test_each_of_two_names_has_its_own_in_c_plus_plus():
+    other = "_ZN2ns3addEi"
+    nodes = [GraphNode(number, "kernel", name) for number, name in enumerate((MANGLED, "plain", other))]
+    text = GraphDescription.of("cuda", 0, (nodes, [])).to_json()
+    read = GraphDescription.from_json(text)
+    assert [node.demangled for node in read.nodes] == ["ns::scale(float*)", "", "ns::add(int)"]
+    assert json.loads(text)["demangled"] == {MANGLED: "ns::scale(float*)", other: "ns::add(int)"}
+
+
+INNER = {"nodes": [{"id": 0, "kind": "empty"}, {"id": 1, "kind": "empty"}], "edges": [[0, 1]]}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ""),
+        ({"edges": [[0, 2]]}, "names a node that does not exist"),
+        ({"edges": [[2, 0]]}, "names a node that does not exist"),
+        ({"edges": [[0, 1], [-1, 1]]}, "names a node that does not exist"),
+        ({"edges": [[0, -1], [0, 1]]}, "names a node that does not exist"),
+        ({"nodes": INNER["nodes"][::-1]}, "not numbered in their order"),
+        ({"nodes": [{"id": 1, "kind": "empty"}, {"id": 2, "kind": "empty"}]}, "not numbered in their order"),
+        ({"nodes": [*INNER["nodes"], {"id": 1, "kind": "empty"}]}, "not numbered in their order"),
+        ({"nodes": [INNER["nodes"][0], 5]}, "GraphNode can't be 5"),
+    ],
+)
+def test_nodes_and_dependencies_are_checked_in_every_graph(inside, change, said):
+    data = INNER | change
+    if inside:
+        whole = {"id": 0, "kind": "conditional", "bodies": [INNER, data]}
+        data = {"nodes": [whole], "edges": []}
+    text = json.dumps({"schema": 1, "backend": "cpu", "device": 0} | data)
+    if not said:
+        assert len(GraphDescription.from_json(text).nodes) == (1 if inside else 2)
+        return
+    with pytest.raises(ValueError, match=f"the description is damaged .*{said}"):
+        GraphDescription.from_json(text)
+
+
+def test_a_long_value_is_not_repeated_in_full():
+    data = json.loads(DESCRIPTION.to_json())
+    for part, named in (("backend", "'backend'"), ("device", "'device'")):
+        with pytest.raises(ValueError, match=f"{named} can't be ") as raised:
+            GraphDescription.from_json(json.dumps(data | {part: [*range(10_000)]}))
+        assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("newest", [1, 2, 3])
+def test_texts_up_to_the_newest_schema_are_read(newest):
+    for schema in range(5):
+        text = json.dumps({"schema": schema, "more": 7})
+        if 1 <= schema <= newest:
+            assert read_json(text, "a thing", "thing", newest, lambda data: data["more"]) == 7
+        else:
+            said = f"^the thing has schema {schema}, and this accelerator_graph reads up to {newest};"
+            with pytest.raises(ValueError, match=said):
+                read_json(text, "a thing", "thing", newest, lambda data: data["more"])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import gc
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ pytestmark = lanes.require("software_cuda")
 import accelerator_graph as ag
 from accelerator_graph._core import ownership
 from accelerator_graph.interop import registry
+from accelerator_graph.interop.base import PoolContents
 from interop.fake_warp import warp
 from interop.fakes import calls, install
 from interop.scene import Array, captured, clean_fixture, cupy_fixture, filled, value  # noqa: F401
@@ -76,6 +78,129 @@ def test_the_memory_of_a_pool_is_freed_on_every_device_that_it_is_on(cupy):
     there.release(pool)
     assert calls["cudaFree"] == 2
     assert not there._ended
+
+
+def test_what_a_pool_holds_on_each_device(cupy):
+    [there], pool = registry.loaded(), (0, 78)
+    assert there.pool_contents(pool, 0) == PoolContents()
+    leave = there.route(pool, 0, 0, nullcontext)
+    kept = {}
+    for device, sizes in ((0, (64, 32, 128)), (1, (16, 8))):
+        with cupy.cuda.Device(device):
+            kept[device] = [cupy.empty(size) for size in sizes]
+    leave()
+    kept[0].pop()
+    found = [there.pool_contents(pool, device) for device in (0, 1)]
+    assert [each.used for each in found] == [96, 24]
+    for each in found:
+        assert [*each.segments] == sorted(each.segments)
+    assert [sorted(part.nbytes for part in each.segments) for each in found] == [[32, 64, 128], [8, 16]]
+    there._pools[pool]._segments.reverse()
+    assert there.pool_contents(pool, 0) == found[0]
+    kept.clear()
+    there.release(pool)
+
+
+def test_each_pool_is_freed_by_itself_and_where_its_first_capture_was(cupy):
+    [there], first, second, log = registry.loaded(), (0, 78), (0, 79), []
+
+    @contextmanager
+    def noted(name):
+        log.append((name, calls["cudaFree"]))
+        yield
+        log.append((f"{name} is over", calls["cudaFree"]))
+
+    kept = []
+    for pool in (first, second):
+        for _ in range(2):
+            leave = there.route(pool, 0, 0, partial(noted, pool))
+            kept.append(cupy.empty(64))
+            leave()
+    log.clear()
+    del kept[0]
+    there.release(first)
+    assert log == [(first, 0), (f"{first} is over", 1)]
+    assert [*there._pools] == [second]
+    there.release(second)
+    assert log[2:] == [(second, 1), (f"{second} is over", 1)]
+    assert len(there._ended) == 2
+    del kept[1:]
+    there.prepare(0)
+    assert calls["cudaFree"] == 3
+    assert len(there._ended) == 1
+    kept.clear()
+    there.prepare(0)
+    assert (calls["cudaFree"], there._ended) == (4, set())
+    there.release(first)  # it is not known any more
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_preparing_frees_what_cupy_keeps_on_that_device(cupy, device):
+    [there], default = registry.loaded(), cupy.get_default_memory_pool()
+    for each in (0, 1):
+        with cupy.cuda.Device(each):
+            cupy.empty(64)
+    there.prepare(device)
+    left = []
+    for each in (0, 1):
+        with cupy.cuda.Device(each):
+            left.append(default.total_bytes())
+            default.free_all_blocks()
+    assert left == [0 if each == device else 64 for each in (0, 1)]
+
+
+@pytest.mark.parametrize(("which", "byte"), [(0, 1), (1, 0)])
+def test_new_memory_is_filled_and_empty_memory_is_not(cupy, which, byte):
+    [there], filled_with = registry.loaded(), []
+
+    def allocate(size):
+        return SimpleNamespace(memset_async=lambda *what: filled_with.append((size, *what)))
+
+    with cupy.cuda.using_allocator(allocate):
+        leave = there.fill_new(which)
+        made = [cupy.cuda.get_allocator()(size) for size in (64, 0)]
+        leave()
+        assert cupy.cuda.get_allocator() is allocate
+    assert None not in made
+    assert filled_with == [(64, byte, 64)]
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "on_array", "enqueues"),
+    [
+        ("ufunc", "cupy._core._kernel", False, True),
+        ("ufunc", "numpy", True, False),
+        ("RawKernel", "cupy._core.raw", False, True),
+        ("Other", "cupy._core.raw", False, False),
+        ("fill", "", True, True),
+        ("fill", "", False, False),
+        ("tolist", "", True, False),
+    ],
+)
+def test_the_calls_that_enqueue(cupy, monkeypatch, name, module, on_array, enqueues):
+    [there] = registry.loaded()
+    monkeypatch.setattr(cupy, "ndarray", list, raising=False)
+    if module:
+        function = type(name, (), {"__module__": module})()
+    else:
+        function = lambda: None  # noqa: E731
+        function.__name__ = name
+    assert there.enqueues(function, [] if on_array else ()) is enqueues
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_streams_of_a_cupy_that_knows_no_protocol(cupy, monkeypatch, device):
+    [there] = registry.loaded()
+    monkeypatch.delattr(cupy.cuda.Stream, "from_external")
+    with cupy.cuda.Device(device):
+        handle = ag.Stream(device, backend="cuda").handle
+    undo = there.use_stream(handle, device)
+    assert there.current_stream() == there.current_stream(device) == (handle, device)
+    assert there.current_stream(1 - device) == (0, 1 - device)
+    assert cupy.cuda.get_current_stream(device).device_id == device
+    undo()
+    assert there.current_stream() == (0, 0)
+    assert there.current_stream(device) == (0, device)
 
 
 @pytest.mark.parametrize("device", [0, 1])
@@ -194,7 +319,7 @@ def test_when_memory_is_short_nothing_of_a_graph_is_freed(cupy):
     s, a, b = ag.Stream(backend="cuda"), ag.Graph(), ag.Graph()
     captured(a, lambda: cupy.empty(64).fill(1), stream=s)
     Faults("libcuda.so.1").fail("cuMemAlloc", code=2)
-    with pytest.raises(MemoryError, match="128 bytes"):
+    with pytest.raises(MemoryError, match=r"128 bytes \(allocated so far: 64 bytes"):
         captured(b, lambda: cupy.empty(128).fill(1), stream=s, pool=a.pool())
     assert calls["cudaFree"] == 0
     Faults("libcuda.so.1").fail("cuMemAlloc", code=1)

@@ -106,7 +106,9 @@ def test_what_cupy_has_not_implemented_in_a_capture(modules):
     for library in ("cuBLAS", "cuRAND", "cuSOLVER", "cuSPARSE"):
         words = f"calling {library} API during stream capture is currently unsupported"
         assert CuPy().refuses(NotImplementedError(words))
+        assert not CuPy().refuses(NotImplementedError(f"{words} here"))
     assert not CuPy().refuses(NotImplementedError("only CSR matrices are supported"))
+    assert not CuPy().refuses(RuntimeError(f"{REFUSALS[CuPy][0]} here"))
 
 
 @pytest.mark.parametrize("kind", [Torch, CuPy])
@@ -114,6 +116,15 @@ def test_codes_of_the_runtime(modules, kind):
     assert [code for code in (1, 2, 700, 899, *range(900, 909), 909) if kind().refuses(ByCode(code))] == [
         *range(900, 909)
     ]
+
+
+@pytest.mark.parametrize("name", ["CUDARuntimeError", "CUDADriverError"])
+def test_both_kinds_of_errors_of_cupy_have_codes(modules, monkeypatch, name):
+    kind = type(name, (ByCode,), {})
+    for home in (sys.modules["cupy"].cuda.runtime, sys.modules["cupy"].cuda.driver):
+        for attribute in vars(home):
+            monkeypatch.setattr(home, attribute, kind if attribute == name else Mine)
+    assert [CuPy().refuses(kind(code)) for code in (899, 900, 908, 909)] == [False, True, True, False]
 
 
 def test_torch_without_errors_that_have_codes(modules, monkeypatch):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -24,10 +26,12 @@ from cuda.bindings import driver
 import accelerator_graph as ag
 from accelerator_graph._core import capture_table, gc_pause, ownership
 from accelerator_graph._core.extension import fast
-from accelerator_graph.interop._torch import pools
+from accelerator_graph._core.pools import check_pool
+from accelerator_graph.interop import registry
+from accelerator_graph.interop._torch import pools, recorder
 from interop import fake_torch as interop_fake_torch
 from interop.fake_torch import AcceleratorError, CUDAGraph, CUDAGraphOf215, Generator, MemPool, pool_uses
-from interop.fakes import call, calls, install
+from interop.fakes import call, calls, get_device, install
 from interop.scene import Array, captured, clean_fixture, torch_fixture, value  # noqa: F401
 from simulators.cuda.faults import Faults
 from simulators.cuda.tools import Gate, read
@@ -203,9 +207,18 @@ def test_offsets_that_can_not_be_asked_for_leave_the_replays_to_torch(torch, mon
         g.replay()
         g.replay()
     assert recording(g).replays == 2
+    with monkeypatch.context() as patched:  # known before the replay, and not after it
+        answers = []
+        patched.setattr(
+            Generator, "get_offset", lambda self: answers.pop() if answers else raising(RuntimeError)()
+        )
+        for _ in range(2):
+            answers.append(0)
+            g.replay()
+    assert recording(g).replays == 4
     g.replay()
     g.replay()
-    assert recording(g).replays == 3
+    assert recording(g).replays == 5
 
 
 def test_replays_follow_torchs_current_stream(torch):
@@ -384,6 +397,287 @@ def test_a_capture_that_goes_on_while_the_generators_are_to_be_reset(torch, monk
     pool_uses.clear()
 
 
+# ---- two devices, two threads, two generators: none is taken for the other ---------------------------------
+
+
+@pytest.fixture(name="there")
+def there_fixture(torch):
+    """torch's interop module."""
+    [found] = [each for each in registry.loaded() if type(each).__name__ == "Torch"]
+    return found
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("device", [0, 1])
+def test_the_random_numbers_are_the_captured_devices(torch, device, broken):
+    x, stream, g = Array(), ag.Stream(device, backend="cuda"), ag.Graph()
+    own, other = (torch.cuda.default_generators[each] for each in (device, 1 - device))
+    with pytest.raises(LookupError) if broken else nullcontext(), stream, g:
+        torch.rand(x)
+        if broken:
+            raise LookupError
+    if broken:
+        assert not own.capturing
+        return
+    side = torch.cuda.Stream(device)
+    with torch.cuda.device(0), torch.cuda.stream(side):
+        before = torch.cuda.current_device()
+        for _ in range(3):
+            g.replay()
+        assert torch.cuda.current_device() == before
+    call(driver.cuStreamSynchronize, stream.handle)  # no other device's memory waits for it
+    assert (own.offset, other.offset, recording(g).replays) == (12, 0, 3)
+
+
+@pytest.mark.parametrize("drawn", [0, 1, 2])
+@pytest.mark.parametrize("broken", [False, True])
+def test_several_generators_of_one_graph(torch, drawn, broken):
+    x, g = Array(), ag.Graph()
+    registered = [torch.Generator() for _ in range(2)]
+    generators = [torch.cuda.default_generators[0], *registered]
+    for each in registered:
+        g.register_generator_state(each)
+    with pytest.raises(LookupError) if broken else nullcontext(), ag.graph(g):
+        torch.rand(x, generators[drawn])
+        if broken:
+            raise LookupError
+    assert not any(each.capturing for each in generators)
+    if not broken:
+        for _ in range(3):
+            g.replay()
+        assert value(x) == 7
+        assert [each.offset for each in generators] == [12 if n == drawn else 0 for n in range(3)]
+
+
+def test_a_capture_has_its_mode_and_the_one_that_resets_generators_forbids_nothing(torch, monkeypatch):
+    seen, real = [], CUDAGraph.capture_begin
+
+    def begin(self, pool=None, capture_error_mode="global"):
+        seen.append(capture_error_mode)
+        real(self, pool, capture_error_mode)
+
+    monkeypatch.setattr(CUDAGraph, "capture_begin", begin)
+    for mode in ("thread_local", "global", "relaxed"):
+        with pytest.raises(LookupError), ag.graph(ag.Graph(), capture_error_mode=mode):
+            raise LookupError
+    assert seen == ["thread_local", "relaxed", "global", "relaxed", "relaxed", "relaxed"]
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_torchs_allocator_leaves_a_failed_capture_on_its_device(torch, monkeypatch, device):
+    native, told, kept = torch._C, [], len(recorder._asked_for_ever)
+    for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+
+        def tells(real, *what):
+            told.append(what)
+            real(*what[1:])
+
+        monkeypatch.setattr(native, name, partial(tells, getattr(native, name), name))
+    g, made = ag.Graph(), []
+    with pytest.raises(ag.CaptureError), ag.Stream(device, backend="cuda"), g:  # noqa: PT012
+        made.append(interop_fake_torch._capturing[device])
+        driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+    pool = made[0].pool()
+    assert told == [("_cuda_endAllocateToPool", device, pool), ("_cuda_releasePool", device, pool)]
+    assert recorder._asked_for_ever[kept:] == made
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_capture_is_abandoned_in_another_thread(torch, device):
+    stream = ag.Stream(device, backend="cuda")
+    with pytest.raises(ag.CaptureError), stream, ag.Graph():  # noqa: PT012
+        [capture] = capture_table.live.values()
+        abandon = partial(capture.recorder.capture_abandon, recorder._recording[device])
+        there = in_thread(lambda: abandon() or (torch.cuda.current_stream(device).cuda_stream, get_device()))
+        assert there == (0, 0)
+        assert not recorder._recording
+        assert int(call(driver.cuStreamIsCapturing, stream.handle)) == 0
+
+
+@pytest.mark.parametrize(
+    ("device", "in_thread_of", "named"),
+    [(0, None, 0), (1, None, 1), (2, 0, 0), (2, 1, 1), (2, None, None)],
+)
+def test_the_capture_that_is_in_the_way_is_named(monkeypatch, device, in_thread_of, named):
+    threads = [threading.Thread(name=f"of {n}") for n in range(3)]
+
+    def of(device, thread):
+        made = recorder.Recording(None, device)
+        made.thread = thread
+        return made
+
+    before = {n: of(n, threads[n]) for n in range(2)}
+    monkeypatch.setattr(recorder, "_recording", {**before})
+    new = of(device, threads[2 if in_thread_of is None else in_thread_of])
+    if named is None:
+        recorder.TorchRecorder._reserve(new)
+        assert recorder._recording == {**before, 2: new}
+    else:
+        with pytest.raises(ag.CaptureError, match=f"on device {named} already, in thread 'of {named}',"):
+            recorder.TorchRecorder._reserve(new)
+        assert recorder._recording == before
+    recorder._recording.clear()
+
+
+def test_a_forked_child_records_what_it_likes(monkeypatch):
+    monkeypatch.setattr(recorder, "_lock", before := threading.RLock())
+    monkeypatch.setattr(recorder, "_recording", {0: object(), 1: object()})
+    recorder._after_fork()
+    assert recorder._recording == {}
+    assert recorder._lock is not before
+
+
+class Below:
+    """A backend that notes what is asked of it, and what torch does meanwhile."""
+
+    name = "cuda"
+
+    def __init__(self):
+        self.log = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def method(*args):
+            self.log.append((name, *args))
+            return f"{name}'s answer"
+
+        return method
+
+    @contextmanager
+    def relaxed_for(self, handle):
+        self.log.append(("relaxed for", handle))
+        yield
+        self.log.append("as before")
+
+
+@pytest.fixture(name="unit")
+def unit_fixture(torch):
+    """A recorder over a backend that notes, a graph and an executable of torch's that note, too."""
+    backend = Below()
+    made = recorder.TorchRecorder(backend, (0, 4), 0, [], None)
+    mine = recorder.Recording("captured", 0)
+    mine.handle = "graph"
+    mine.torch_graph = SimpleNamespace(
+        instantiate=lambda: backend.log.append("instantiate"),
+        raw_cuda_graph_exec=lambda: 7,
+        reset=lambda: backend.log.append("reset"),
+    )
+    mine.executable = recorder.Executable(mine, "executable")
+    return SimpleNamespace(recorder=made, backend=backend, recording=mine, executable=mine.executable)
+
+
+THROUGH = (
+    *("upload", "node_setter", "nodes", "parameters", "instantiate_timed", "time_nodes", "device_memory"),
+    *("host_bytes", "dump", "handle_int"),
+)
+
+
+@pytest.mark.parametrize("name", THROUGH)
+def test_the_backend_is_asked_about_its_own_handles(unit, name):
+    answer = getattr(unit.recorder, name)(unit.executable, "stream", unit.recording, 5)
+    assert answer == f"{name}'s answer"
+    assert unit.backend.log == [(name, "executable", "stream", "graph", 5)]
+
+
+@pytest.mark.parametrize("needs_torch", [None, True, False])
+def test_what_is_lent_draws_no_random_numbers(unit, needs_torch):
+    unit.executable.needs_torch = needs_torch
+    lent = [unit.recorder.lend(each) for each in (unit.recording, unit.executable)]
+    launch = unit.recorder.launch_function(unit.executable, "stream")
+    if needs_torch is False:
+        assert lent == ["graph", "executable"]
+        assert launch == "launch_function's answer"
+        assert unit.backend.log == [("launch_function", "executable", "stream")]
+        unit.recording.executable = None
+        assert unit.recorder.lend(unit.recording) is None
+    else:
+        assert (lent, launch, unit.backend.log) == ([None, None], None, [])
+
+
+@pytest.mark.parametrize(("known", "count"), [(None, "node_count's answer"), (0, 0), (3, 3)])
+def test_nodes_are_counted_if_their_number_was_not_known(unit, known, count):
+    unit.recording.nodes = known
+    assert unit.recorder.node_count(unit.recording) == count
+    assert unit.recorder.is_empty(unit.recording) is (known == 0)
+    assert set(unit.backend.log) == ({("node_count", "graph")} if known is None else set())
+    assert unit.recorder.recorded(unit.recording) == "recorded_on's answer"
+    assert unit.backend.log[-1] == ("recorded_on", "captured")
+
+
+def test_torch_makes_and_destroys_executables_without_breaking_captures(unit):
+    made = unit.recorder.instantiate(unit.recording)
+    assert made is unit.recording.executable
+    assert (made.handle, made.recording) == ("borrow_executable's answer", unit.recording)
+    unit.recorder.destroy_graph(unit.recording)
+    unit.recorder.destroy_executable(made)
+    assert unit.backend.log == [
+        *(("relaxed for", "graph"), "instantiate", "as before"),
+        ("borrow_executable", 7, "graph"),
+        *(("relaxed for", "graph"), "reset", "as before"),
+    ]
+    assert unit.recorder.pool == (0, 0)
+
+
+def test_an_error_names_the_call_of_torch(unit, torch):
+    graph, stream = unit.recording.torch_graph, torch.cuda.Stream()
+    moved = []
+    unit.recorder._framework = SimpleNamespace(
+        current_stream=lambda device: (int(stream.cuda_stream), device),
+        use_stream=lambda *to: moved.append(to) or (lambda: moved.append("back")),
+    )
+    graph.replay = graph.instantiate = graph.reset = raising(RuntimeError("no"))
+    calls = {
+        "instantiate": lambda: unit.recorder.instantiate(unit.recording),
+        "replay": lambda: unit.recorder._through_torch(unit.executable, 5),
+        "reset": lambda: unit.recorder._destroy(unit.recording),
+    }
+    for name, call_it in calls.items():
+        with pytest.raises(ag.DriverError) as info:
+            call_it()
+        assert info.value.call == f"torch.cuda.CUDAGraph.{name}"
+    assert moved == [(5, 0), "back"]
+    assert unit.recorder.pool == (0, 4)
+
+
+def test_a_capture_that_is_over_is_not_abandoned_again(unit):
+    ended = []
+    unit.recording.torch_graph.capture_end = lambda: ended.append(1)
+    unit.recording.over = True
+    unit.recorder.capture_abandon(unit.recording)
+    assert (ended, unit.backend.log) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("backend", "pool", "disturbs"), [("cuda", None, False), ("cuda", 1, True), ("hip", None, True)]
+)
+def test_what_disturbs_captures_when_it_goes(torch, backend, pool, disturbs):
+    given = check_pool(SimpleNamespace(id=(0, 3))) if pool else (0, 3)
+    made = recorder.TorchRecorder(SimpleNamespace(name=backend), given, 0, [], None)
+    assert made.destroy_disturbs_captures is disturbs
+
+
+@pytest.mark.parametrize(
+    ("methods", "decides"),
+    [
+        ((), True),
+        (("register_generator_state",), False),
+        (("register_replay_start_hook",), True),
+        (("register_generator_state", "register_replay_start_hook"), True),
+    ],
+)
+def test_which_torch_has_generators_join_by_themselves(methods, decides):
+    assert recorder.decides_itself(type("CUDAGraph", (), dict.fromkeys(methods))) is decides
+
+
+def test_a_graph_is_of_torchs_own_class_whatever_replaced_it():
+    own, former = (type(name, (CUDAGraph,), {}) for name in ("Own", "Former"))
+    outer = type("Outer", (type("Inner", (), {"torchs_own": former}),), {"torchs_own": own})
+    for named, kind in ((outer, own), (outer.__base__, former), (own, own)):
+        assert type(recorder.new_graph(SimpleNamespace(cuda=SimpleNamespace(CUDAGraph=named)))) is kind
+
+
 # ---- torch 2.14 and later ---------------------------------------------------------------------------------
 
 
@@ -522,6 +816,17 @@ def test_a_pool_object_is_not_kept_by_a_bound_call_of_a_graph_that_was_reset(tor
 def test_an_id_that_replaces_one_can_be_replaced_itself(torch, monkeypatch):
     monkeypatch.setattr(pools, "instead", {(0, 5): (0, 6), (0, 6): (0, 7)})
     assert [pools.usable((0, n)) for n in (4, 5, 6, 7)] == [(0, 4), (0, 7), (0, 7), (0, 7)]
+
+
+def test_an_id_is_never_replaced_by_one_that_is_replaced_itself(torch, monkeypatch):
+    """A program may make up an id that torch gives out later: then there would be no end to the search."""
+    monkeypatch.setattr(pools, "instead", spent := {})
+    numbers = itertools.count(5)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, next(numbers)))
+    for number in (7, 6, 5):
+        pools.spend(torch, (0, number))
+    assert spent == {(0, 7): (0, 5), (0, 6): (0, 8), (0, 5): (0, 9)}
+    assert [pools.usable((0, number)) for number in (5, 6, 7)] == [(0, 9), (0, 8), (0, 9)]
 
 
 def test_a_pool_object_that_goes_in_a_capture(torch):

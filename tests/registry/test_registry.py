@@ -3,7 +3,7 @@
 import os
 import sys
 import zipfile
-from importlib.metadata import EntryPoint, PathDistribution
+from importlib.metadata import EntryPoint, EntryPoints, PathDistribution
 from types import SimpleNamespace
 
 import pytest
@@ -84,6 +84,104 @@ def test_entry_points_with_reserved_names_are_ignored_with_a_reason():
     assert scan.ignored[0].origin == "a distribution without metadata"
 
 
+def test_each_ignored_entry_point_has_its_own_reason_in_the_order_of_the_names():
+    made = [
+        entry(name, "m:A")._for(SimpleNamespace(name=f"dist-{name}", version=version))
+        for name, version in (("hip", "1"), ("good", "2"), ("Bad", "3"), ("cuda", "4"), ("0", "5"))
+    ]
+    scan = entry_points.sort_out(made, {"cuda", "hip"})
+    assert [(each.name, each.origin, each.reason) for each in scan.ignored] == [
+        ("0", "dist-0 5", "the name '0' does not match [a-z][a-z0-9_]*"),
+        ("Bad", "dist-Bad 3", "the name 'Bad' does not match [a-z][a-z0-9_]*"),
+        ("cuda", "dist-cuda 4", "the name 'cuda' is reserved for the built-in one"),
+        ("hip", "dist-hip 1", "the name 'hip' is reserved for the built-in one"),
+    ]
+    assert scan.offers == {"good": [Candidate("good", "m:A", "dist-good 2")]}
+
+
+@pytest.mark.parametrize(
+    ("name", "as_backend", "as_import"),
+    [
+        ("numpy", True, True),
+        ("a_1", True, True),
+        ("numpy.linalg", False, True),
+        ("Numpy", False, True),
+        ("_a", False, True),
+        ("numpy.", False, False),
+        (".numpy", False, False),
+        ("num py.a", False, False),
+        ("a.1", False, False),
+    ],
+)
+def test_names_are_allowed_by_the_rule_of_their_group(name, as_backend, as_import):
+    found = [entry(name, "m:A")]
+    assert bool(entry_points.sort_out(found, frozenset()).offers) is as_backend
+    scan = entry_points.sort_out(found, frozenset(), entry_points.IMPORT_NAMES)
+    assert (list(scan.offers), len(scan.ignored)) == (([name], 0) if as_import else ([], 1))
+    assert as_import or "does not have the form of a module name" in scan.ignored[0].reason
+
+
+@pytest.mark.parametrize(
+    ("target", "valid"),
+    [
+        ("m:A", True),
+        ("m.n:A.B", True),
+        ("m", False),
+        ("m:", False),
+        (":A", False),
+        ("m:A:B", False),
+        ("m.:A", False),
+        ("m:A.", False),
+        ("m:1", False),
+        ("1:A", False),
+    ],
+)
+def test_the_form_of_a_target(target, valid):
+    assert entry_points.is_target(target) is valid
+
+
+class Outer:
+    class Inner:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("target", "origin", "path", "provider"),
+    [
+        ("m.n:A", "some-dist 1.0", "m.n:A", "some-dist"),
+        ("m.n:A", "some dist 2", "m.n:A", "some dist"),
+        ("m.n:A", "registered", "m.n:A", "m"),
+        ("m:A", "a distribution without metadata", "m:A", "m"),
+        ("m:A", "some-dist ", "m:A", "m"),
+        (Outer.Inner, "built-in", "registry.test_registry:Outer.Inner", "registry"),
+        (Outer, "some-dist 1.0", "registry.test_registry:Outer", "some-dist"),
+    ],
+)
+def test_where_a_candidate_comes_from(target, origin, path, provider):
+    candidate = Candidate("a", target, origin)
+    assert (candidate.path, candidate.provider) == (path, provider)
+
+
+def test_a_target_may_be_inside_a_class():
+    here = f"{__name__}:Outer"
+    assert entry_points.import_target(here) is Outer
+    assert entry_points.import_target(f"{here}.Inner") is Outer.Inner
+    assert entry_points.import_target("os.path:join") is os.path.join
+    assert entry_points.import_target("os.path") is os.path
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({"name": "a", "version": "1.0"}, "a 1.0"),
+        ({"name": None, "version": "1.0"}, "a distribution without metadata"),
+        ({"name": "a"}, "a distribution without metadata"),
+    ],
+)
+def test_a_distribution_is_named_with_its_version(found, said):
+    assert entry_points.distribution(SimpleNamespace(dist=SimpleNamespace(**found))) == said
+
+
 # ---- installed distributions -----------------------------------------------------------------------
 
 
@@ -122,9 +220,47 @@ def test_a_distribution_that_was_installed_a_moment_ago_is_found(site, tmp_path)
     site.distribution("some-dist", "2.0", group="group", plug="m:A")
     time = tmp_path.stat().st_mtime_ns
     assert names_in("group") == ["plug"]
-    site.distribution("other-dist", "1.0", group="group", socket="m:B")
+    with pytest.raises(ModuleNotFoundError):
+        entry_points.import_target("of_a_moment_ago:B")
+    site.distribution("other-dist", "1.0", group="group", socket="of_a_moment_ago:B")
+    site.module("of_a_moment_ago", "B = 5")
     os.utime(tmp_path, ns=(time, time))
     assert sorted(names_in("group")) == ["plug", "socket"]
+    assert entry_points.import_target("of_a_moment_ago:B") == 5
+
+
+@pytest.mark.parametrize("holder", range(3))
+def test_one_of_several_folders_and_distributions_is_enough(holder, tmp_path, monkeypatch):
+    """The others have another group, no entry points, or are not there."""
+    folders = [tmp_path / str(number) for number in range(3)]
+    for number, folder in enumerate(folders):
+        for name in "abcd":
+            info = folder / f"dist_{name}{number}-1.0.dist-info"
+            info.mkdir(parents=True)
+            (info / "METADATA").write_text(f"Name: dist-{name}{number}\nVersion: 1.0\n")
+            group = "group" if (name, number) == ("c", holder) else "group.more"
+            if name != "a":
+                (info / "entry_points.txt").write_text(f"[{group}]\nplug_{name} = m:A\n")
+    (folders[1] / "notes.txt").write_text("[group]")
+    (folders[1] / "entry_points.txt").write_text("[group]")
+    (folders[1] / "package").mkdir()
+    (folders[1] / "package" / "entry_points.txt").write_text("[nobody]")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "not there"), *map(str, folders)])
+    assert entry_points.may_be_installed("group")
+    assert entry_points.may_be_installed("group.more")
+    assert not entry_points.may_be_installed("nobody")
+    assert names_in("group") == ["plug_c"]
+
+
+def test_a_file_that_was_read_is_closed(tmp_path):
+    file = tmp_path / "entry_points.txt"
+    file.write_bytes(b"[group]")
+    for path, contents in ((file, b"[group]"), (tmp_path, b""), (tmp_path / "not there", b"")):
+        free = os.open(file, os.O_RDONLY)
+        os.close(free)
+        assert entry_points._contents(str(path)) == contents
+        with pytest.raises(OSError, match="descriptor"):
+            os.fstat(free)
 
 
 def test_distributions_in_an_archive_are_found(tmp_path, monkeypatch):
@@ -327,6 +463,45 @@ def test_a_distribution_that_cannot_be_read_hides_no_other(site, tmp_path, monke
     (tmp_path / "first" / "broken-1.0.dist-info" / "entry_points.txt").mkdir(parents=True)
     monkeypatch.syspath_prepend(tmp_path / "first")
     assert "plug" in built_in(cpu=fake()).names()
+
+
+def test_a_scan_tells_of_all_that_it_leaves_out(site, tmp_path):
+    site.distribution("a-dist", "1.0", group="group", plug="m:A")
+    site.distribution("z-dist", "2.0", group="group", plug="m:B", Bad="m:A", cuda="m:C")
+    site.distribution("c-dist", "1.0", group="another", other="m:A")
+    for name in ("broken", "damaged"):
+        site.distribution(name, "1.0", group="group")
+        (tmp_path / f"{name}-1.0.dist-info" / "entry_points.txt").write_bytes(b"[group]\nno target")
+    scan = entry_points.scan("group", {"cuda"})
+    assert [(each.target, each.origin) for each in scan.offers.pop("plug")] == [
+        ("m:A", "a-dist 1.0"),
+        ("m:B", "z-dist 2.0"),
+    ]
+    assert scan.offers == {}
+    *unreadable, bad, reserved = scan.ignored
+    assert sorted(each.origin for each in unreadable) == [
+        str(tmp_path / f"{name}-1.0.dist-info") for name in ("broken", "damaged")
+    ]
+    assert {each.name for each in unreadable} == {"*"}
+    assert [(each.name, each.origin) for each in (bad, reserved)] == [
+        ("Bad", "z-dist 2.0"),
+        ("cuda", "z-dist 2.0"),
+    ]
+
+
+def test_a_distribution_of_a_finder_that_cannot_be_read_hides_no_other(monkeypatch):
+    class Broken:
+        @property
+        def entry_points(self):
+            raise ValueError("garbage")
+
+    good = SimpleNamespace(entry_points=EntryPoints([entry("plug", "m:A"), EntryPoint("b", "m:B", "more")]))
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: [Broken(), good, Broken(), good])
+    found, ignored = entry_points.readable("accelerator_graph.backends")
+    assert [each.name for each in found] == ["plug", "plug"]
+    assert [(each.name, each.origin, each.reason) for each in ignored] == [
+        ("*", "a distribution", "its entry points can't be read: ValueError: garbage")
+    ] * 2
 
 
 @pytest.mark.parametrize("line", ["b\xe4d = m:A", "no target"])

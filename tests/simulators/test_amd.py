@@ -59,7 +59,7 @@ with ag.Stream(backend="hip") as main:
 LEAST_PASSED = {
     "backends/test_conformance.py": 240,
     "backends": 180,
-    "diagnosis": 40,
+    "diagnosis": 35,
     "driver_rules": 900,
     "graphed": 10,
     "simulators/amd/harshly.py": 20,

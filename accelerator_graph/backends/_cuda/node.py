@@ -226,7 +226,7 @@ class _Kernel(Node):
     call = "cuGraphKernelNodeGetParams"
 
     def describe(self, node: GraphNode) -> GraphNode:
-        params = self.params
+        params, geometry = self.params, self._geometry
         try:
             arguments = tuple(size for _, size in self.reader.layout(params))
         except AcceleratorGraphError:
@@ -235,8 +235,8 @@ class _Kernel(Node):
             name=self.reader.name(params),
             arguments=arguments,
             settable=("arguments", "enabled") if arguments else ("enabled",),
-            grid=self._geometry[:3],
-            block=self._geometry[3:],
+            grid=geometry[:3],
+            block=geometry[3:],
             shared_bytes=params.sharedMemBytes,
         )
 

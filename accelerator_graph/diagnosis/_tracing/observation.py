@@ -208,8 +208,10 @@ class CaptureTrace:
             if self.pieces is not None:
                 self.pieces.stop(self._subject)
             self.escapes.stop()
-        if self._collection in gc.callbacks:
-            gc.callbacks.remove(self._collection)
+        for at, each in enumerate(gc.callbacks):  # others could compare equal to anything
+            if isinstance(each, MethodType) and each.__self__ is self:
+                del gc.callbacks[at]
+                break
         self.last.clear()
         self._unnamed = None
 

@@ -37,7 +37,12 @@ def usable(pool: PoolId) -> PoolId:
 def spend(torch: Any, pool: PoolId) -> None:
     """Replace the id of a pool from now on, unless the pool is an object of torch's."""
     first, second = pool  # without the tuple, which may keep the object alive
-    instead[first, second] = None if hasattr(pool, "owner") else torch.cuda.graph_pool_handle()
+    found: PoolId | None = None
+    if not hasattr(pool, "owner"):
+        found = torch.cuda.graph_pool_handle()
+        while found == (first, second) or found in instead:  # a program had made this id up
+            found = torch.cuda.graph_pool_handle()
+    instead[first, second] = found
 
 
 def contents(torch: Any, pool: PoolId, device: int) -> base.PoolContents:

@@ -313,16 +313,16 @@ class TorchRecorder(FrameworkRecorder):
 
     # ---- what knows the handles ----------------------------------------------------------------
 
-    upload = _by_backend("upload")
-    node_setter = _by_backend("node_setter")
-    nodes = _by_backend("nodes")
-    parameters = _by_backend("parameters")
-    instantiate_timed = _by_backend("instantiate_timed")
-    time_nodes = _by_backend("time_nodes")
-    device_memory = _by_backend("device_memory")
-    host_bytes = _by_backend("host_bytes")
-    dump = _by_backend("dump")
-    handle_int = _by_backend("handle_int")
+    upload: Any = _by_backend("upload")
+    node_setter: Any = _by_backend("node_setter")
+    nodes: Any = _by_backend("nodes")
+    parameters: Any = _by_backend("parameters")
+    instantiate_timed: Any = _by_backend("instantiate_timed")
+    time_nodes: Any = _by_backend("time_nodes")
+    device_memory: Any = _by_backend("device_memory")
+    host_bytes: Any = _by_backend("host_bytes")
+    dump: Any = _by_backend("dump")
+    handle_int: Any = _by_backend("handle_int")
 
     def recorded(self, recording: Recording) -> int | None:
         """Return the number of nodes so far."""

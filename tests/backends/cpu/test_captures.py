@@ -1,6 +1,8 @@
 """Captures of the cpu backend, driven directly."""
 
 import sys
+import threading
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -320,3 +322,175 @@ def test_an_interrupt_at_any_line_leaves_no_capture(backend, streams, step):
     assert 5 < countdown < 999
     if step == "begin":
         backend.capture_end(token)
+
+
+# ---- two captures, two threads, several streams: none is taken for the other ------------------------------
+
+
+def test_a_node_depends_on_what_its_stream_has_seen_and_has_its_streams_branch(backend, streams, capture):
+    origin, first, second = streams
+
+    def work():
+        backend.launch(origin, int)
+        fork(backend, origin, first)
+        backend.launch(first, int)
+        for _ in range(6):
+            backend.launch(origin, int)
+        fork(backend, origin, second)
+        backend.launch(second, int)
+        backend.fill(first, bytearray(1), 0, None)
+        early = backend.record_event(first)
+        backend.launch(first, int)
+        backend.wait_event(second, early)
+        backend.launch(second, int)
+        backend.destroy_event(early)
+        for side in (second, first):
+            fork(backend, side, origin)
+        backend.launch(origin, int)
+
+    nodes = capture(work).nodes
+    assert [(node.after, node.branch) for node in nodes[:4]] == [((), 0), ((0,), 1), ((0,), 0), ((2,), 0)]
+    assert [(node.after, node.branch) for node in nodes[8:]] == [
+        ((7,), 2),
+        ((1,), 1),
+        ((9,), 1),
+        ((8, 9), 2),
+        ((7, 10, 11), 0),
+    ]
+    assert [node.name for node in nodes[8:11]] == ["int", "", "int"]
+
+
+def test_what_a_node_depends_on_is_in_order(backend, streams, capture):
+    origin, side, _ = streams
+
+    def work():
+        backend.launch(origin, int)
+        fork(backend, origin, side)
+        backend.launch(side, int)
+        for _ in range(7):
+            backend.launch(origin, int)
+        fork(backend, side, origin)
+        backend.launch(origin, int)
+
+    for count in range(8):  # a set of small numbers is in order by chance
+
+        def wider(count=count):
+            for _ in range(count):
+                backend.launch(origin, int)
+            work()
+
+        after = capture(wider).nodes[-1].after
+        assert after == (count + 1, count + 8)
+
+
+@pytest.mark.parametrize("modes", [(one, two) for one in MODES for two in MODES])
+@pytest.mark.parametrize("on", ["here", "elsewhere"])
+def test_every_capture_that_forbids_waiting_is_broken_and_no_other(backend, streams, modes, on):
+    *members, unrelated = streams
+    tokens = [backend.capture_begin(*each) for each in zip(members, modes, strict=True)]
+    forbid = ("global",) if on == "elsewhere" else ("global", "thread_local")
+    wait = partial(in_thread, backend.synchronize) if on == "elsewhere" else backend.synchronize
+    if any(mode in forbid for mode in modes):
+        error = refused("illegal_call", wait, unrelated)
+        assert (error.code_name, error.call) == ("CAPTURE_UNSUPPORTED", "synchronize")
+    else:
+        wait(unrelated)
+    for token, mode in zip(tokens, modes, strict=True):
+        if mode in forbid:
+            assert refused("invalidated", backend.capture_end, token).code_name == "CAPTURE_INVALIDATED"
+        else:
+            backend.capture_end(token)
+
+
+@pytest.mark.parametrize("call", ["synchronize", "query", "synchronize_event", "query_event"])
+@pytest.mark.parametrize("relaxed", [False, True])
+@pytest.mark.parametrize("broken", [0, 1])
+def test_waiting_for_a_member_breaks_its_own_capture_even_if_relaxed(backend, streams, call, relaxed, broken):
+    tokens = [backend.capture_begin(stream, "relaxed") for stream in streams[:2]]
+    waited = backend.record_event(streams[broken]) if call.endswith("_event") else streams[broken]
+    with backend.relaxed(streams[2]) if relaxed else nullcontext():
+        refused("illegal_call", getattr(backend, call), waited)
+    refused("invalidated", backend.capture_end, tokens[broken])
+    backend.capture_end(tokens[1 - broken])
+
+
+def test_threads_that_are_relaxed_at_once_leave_one_by_one(backend, streams):
+    stream, _, unrelated = streams
+    token = backend.capture_begin(stream, "global")
+    with backend.relaxed(unrelated):
+
+        def other():
+            with backend.relaxed(unrelated):
+                backend.synchronize(unrelated)
+
+        in_thread(other)
+        backend.synchronize(unrelated)
+        assert [*backend._captures._relaxed.values()] == [threading.current_thread()]
+    assert not backend._captures._relaxed
+    backend.capture_end(token)
+
+
+@pytest.mark.parametrize("other", ["outside", "ended"])
+@pytest.mark.parametrize("capturing", [False, True])
+def test_an_event_that_is_no_mark_in_this_capture(backend, streams, other, capturing):
+    stream, elsewhere, third = streams
+    ended = None if other == "outside" else backend.capture_begin(elsewhere, "relaxed")
+    event = backend.record_event(elsewhere)
+    if ended is not None:
+        backend.capture_end(ended)
+    bystander = backend.capture_begin(third, "relaxed")
+    token = backend.capture_begin(stream, "relaxed") if capturing else None
+    if capturing or ended is not None:
+        error = refused("foreign_capture", backend.wait_event, stream, event)
+        assert (error.code_name, error.call) == ("CAPTURE_ISOLATION", "wait_event")
+    else:
+        backend.wait_event(stream, event)
+    assert backend.capture_status(stream).value == ("invalidated" if capturing else "none")
+    if capturing:
+        refused("invalidated", backend.capture_end, token)
+    backend.capture_end(bystander)
+
+
+def test_an_event_of_another_capture_is_refused_by_name(backend, streams):
+    for stream in streams[:2]:
+        backend.capture_begin(stream, "relaxed")
+    event = backend.record_event(streams[1])
+    error = refused("foreign_capture", backend.wait_event, streams[0], event)
+    assert (error.code_name, error.call) == ("CAPTURE_MERGE", "wait_event")
+    error = refused("invalidated", backend.wait_event, streams[2], event)
+    assert (error.code_name, error.call) == ("CAPTURE_INVALIDATED", "wait_event")
+    assert backend.capture_status(streams[2]) is CaptureStatus.NONE
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "broken", "forked", "found"),
+    [
+        (True, True, True, ("wrong_thread", "CAPTURE_WRONG_THREAD")),
+        (False, True, True, ("invalidated", "CAPTURE_INVALIDATED")),
+        (False, False, True, ("unjoined", "CAPTURE_UNJOINED")),
+    ],
+)
+def test_the_first_thing_that_is_wrong_at_the_end(backend, streams, elsewhere, broken, forked, found):
+    origin, side, unrelated = streams
+    token = backend.capture_begin(origin, "thread_local")
+    fork(backend, origin, side)
+    backend.launch(side, int)
+    if broken:
+        refused("illegal_call", backend.synchronize, unrelated)
+    end = partial(in_thread, backend.capture_end) if elsewhere else backend.capture_end
+    error = refused(found[0], end, token)
+    assert (error.reason, error.code_name, error.call) == (*found, "capture_end")
+    error = refused("other", backend.capture_end, token)
+    assert "the capture has ended already" in str(error)
+    assert nothing_captures(backend, streams)
+
+
+@pytest.mark.parametrize("call", ["launch", "fill", "record_event", "wait_event"])
+def test_an_error_in_a_broken_capture_names_the_call(backend, streams, call):
+    stream, _, unrelated = streams
+    token = backend.capture_begin(stream, "thread_local")
+    event = backend.record_event(stream)
+    refused("illegal_call", backend.synchronize, unrelated)
+    arguments = {"launch": (int,), "fill": (bytearray(1), 0, None), "wait_event": (event,)}.get(call, ())
+    assert refused("invalidated", getattr(backend, call), stream, *arguments).call == call
+    backend.capture_abandon(token)

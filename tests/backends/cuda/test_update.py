@@ -433,3 +433,120 @@ def test_an_update_during_a_capture(stream, work, cell, adding):
     graph.replay()
     stream.synchronize()
     assert work.read(cell) == 210
+
+
+@pytest.mark.parametrize(
+    ("result", "place", "name", "number"),
+    [
+        (2, 7, "CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED", 0),
+        (2, 9, "CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED", 1),
+        (1, None, "CU_GRAPH_EXEC_UPDATE_ERROR", None),
+        (1, 8, "CU_GRAPH_EXEC_UPDATE_ERROR", None),
+        (999, 9, "result 999", 1),
+    ],
+)
+def test_a_refusal_names_the_node_of_the_new_graph(result, place, name, number):
+    own = AttributesOfKernels(0, 0)
+    own.api = driver
+    found = update._refusal(own, update._Result(result, place, 7), [7, 9])
+    assert found == Misfit(f"the driver does not update it ({name})", number)
+
+
+def patched(monkeypatch, function, arguments, answer):
+    """Let a function of the driver that is called without the binding answer this."""
+    own = registry.get("cuda")._driver
+    made = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * arguments)(answer)
+    address = ctypes.cast(made, ctypes.c_void_p).value
+    monkeypatch.setattr(own, "calls", raw_calls.calls_of(own)._replace(**{function: address}))
+    return made
+
+
+def test_the_first_kernel_whose_cluster_can_not_be_read_is_named(adding, monkeypatch):
+    graph, other = adding(1, 2, 3), adding(4, 5, 6)
+    graph.instantiate()
+    assert graph.update(adding(7, 8, 9)).in_place
+    asked = []
+    keeps = patched(monkeypatch, "attribute", 3, lambda *args: asked.append(args[0]) or len(asked) == 2)
+    done = graph.update(other)
+    assert (done.in_place, done.node) == (False, 1)
+    assert asked == [int(each) for each in nodes(other)[:2]]
+    assert keeps
+
+
+def test_an_error_of_reading_kernels_is_raised(adding, monkeypatch):
+    graph, own = adding(1), registry.get("cuda")._driver
+    keeps = patched(monkeypatch, "kernel", 2, lambda *_: 999)
+    with pytest.raises(ag.DriverError, match="cuGraphKernelNodeGetParams"):
+        update.shape_of(own, own.calls, graph.raw_graph())
+    assert keeps
+
+
+def test_an_update_that_fails_is_not_taken_for_made(stream, work, cell, adding, monkeypatch):
+    graph, other = adding(1), adding(2)
+    graph.instantiate()
+    runner, own = graph._runner, registry.get("cuda")._driver
+    executable, former, new = runner.executable.value, runner.captured.value, other._runner.captured.value
+    before = executable.shape
+    monkeypatch.setattr(own, "calls", raw_calls.calls_of(own)._replace(update=lambda *_: 999))
+    with pytest.raises(ag.DriverError, match="cuGraphExecUpdate"):
+        update.update(own, executable, former, new)
+    assert executable.shape is before
+    monkeypatch.undo()
+    assert update.update(own, executable, former, new) is None
+    assert executable.shape is not before
+
+
+def test_each_function_is_asked_once_whether_it_was_made_for_clusters(stream, work, monkeypatch):
+    memory = ctypes.c_uint64(work.buffer(64).address)
+    arguments = memory, ctypes.c_int(0), ctypes.c_float(1), (ctypes.c_byte * 16)()
+    asked, made = [], []
+
+    def answer(own, handle, is_kernel):
+        asked.append((handle, is_kernel))
+        return handle in made
+
+    monkeypatch.setattr(update, "_made_for_clusters", answer)
+    own = registry.get("cuda")._driver
+    with kernels() as found:
+        with ag.Graph(keep_graph=True, stream=stream) as graph:
+            stream.fill(memory.value, 1, 8)
+            for each in (found.store, found.kernel, found.store, found.geometry, found.other_kernel):
+                given = arguments if each in (found.store, found.kernel) else (memory,)
+                stream.launch(each, *given, grid=1, block=1)
+        for made[:], misfit in (
+            ([], None),
+            ([int(found.geometry), int(found.kernel)], Misfit(update._NO_CLUSTERS, 2)),
+            ([int(found.other_kernel)], Misfit(update._NO_CLUSTERS, 5)),
+        ):
+            asked.clear()
+            shape = update.shape_of(own, raw_calls.calls_of(own), graph.raw_graph())
+            assert (shape.misfit, shape.kinds) == (misfit, ["memset", *["kernel"] * 5])
+            functions = [(int(each), False) for each in (found.store, found.geometry)]
+            library = [(int(each), True) for each in (found.kernel, found.other_kernel)]
+            assert sorted(asked) == sorted([*functions, *library])
+        graph.reset()
+
+
+def test_kinds_and_memory_are_told_whatever_comes_first(stream, work, cell):
+    memory = work.buffer(8)
+    parts = {
+        "kernel": lambda: work.enqueue(stream, cell, 1, 1),
+        "memset": lambda: stream.fill(memory, 1, 8),
+        "mem_alloc": lambda: found.append(call(driver.cuMemAllocAsync, 64, stream.native)),
+        "mem_free": lambda: call(driver.cuMemFreeAsync, found[-1], stream.native),
+    }
+    found, own = [], registry.get("cuda")._driver
+    for kinds, single in (
+        (["kernel", "memset", "mem_alloc", "mem_free"], True),
+        (["mem_alloc", "kernel", "mem_free"], True),
+        (["memset", "kernel"], False),
+        (["kernel", "kernel", "memset"], False),
+        (["kernel", "kernel"], False),
+    ):
+        with ag.Graph(keep_graph=True, stream=stream) as graph:
+            for kind in kinds:
+                parts[kind]()
+        calls, raw = raw_calls.calls_of(own), graph.raw_graph()
+        assert update.kinds_of(own, calls, update.handles_of(own, calls, raw)) == kinds
+        assert update.single_executable(own, raw) is single
+        graph.reset()
