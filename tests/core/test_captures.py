@@ -10,14 +10,18 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._core import capture_table, ownership, stream_stack
-from accelerator_graph._core.capture import NO_TOKEN, native_mode
-from accelerator_graph.backends.base import Capability
+from accelerator_graph._core.capture import NO_TOKEN, CapturePlan, native_mode
+from accelerator_graph.backends.base import Capability, CaptureStatus
 from accelerator_graph.backends.cpu import CpuBackend
-from accelerator_graph.interop.base import Framework
+from accelerator_graph.interop.base import Collective, Framework
 from threads import in_thread
 
 log = []
 """What was asked of the frameworks, and what they have undone."""
+
+
+noting = []
+"""What the frameworks call for their collectives."""
 
 
 class Records:
@@ -60,6 +64,7 @@ class First(Framework):
         return self._does("observe", pool)
 
     def observe_collectives(self, note):
+        noting.append(note)
         return self._does("collectives")
 
     def refuses(self, error):
@@ -86,6 +91,7 @@ def two_fixture(monkeypatch):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
         interop.register(name, kind)
     log.clear()
+    noting.clear()
     yield
     for kind in (First, Second):
         interop.unregister(f"standin_{kind.__name__}")
@@ -304,3 +310,66 @@ def test_the_stream_that_replays_go_to_is_waited_for(stream, monkeypatch):
         assert ag.current_stream()._native is not stream._native
         assert waited == relaxed == [stream._native]
         ag.current_stream().launch(int)
+
+
+def test_what_any_framework_notes_is_among_the_collectives(stream, two):
+    one, other = Collective("all_reduce"), Collective("barrier")
+    with ag.Graph(stream=stream) as graph:
+        stream.launch(int)
+        for note, each in zip(noting, (one, other), strict=True):
+            note(each)
+    assert [*graph.collectives] == [one, other]
+
+
+@pytest.mark.parametrize("chosen", [["First"], ["Second"], [], None])
+def test_only_the_frameworks_that_were_chosen_take_part(stream, two, chosen):
+    names = ["First", "Second"] if chosen is None else chosen
+    there = [each for each in interop.registry.active("cpu") if type(each).__name__ in names]
+    assert len(there) == len(names)
+    graph, plan = ag.Graph(stream=stream), CapturePlan()
+    plan.frameworks = None if chosen is None else there
+    graph._begin(plan)
+    try:
+        for what in ("use_stream", "collectives", "route"):
+            assert [each[0] for each in asked(what)] == names
+    finally:
+        graph.reset()
+
+
+@pytest.mark.parametrize("status", CaptureStatus)
+def test_only_a_capture_that_is_broken_hides_what_the_body_raised(stream, monkeypatch, status):
+    graph, error = ag.Graph(stream=stream), LookupError("mine")
+
+    def attempt():
+        with graph:
+            monkeypatch.setattr(CpuBackend, "capture_status", lambda self, native: status)
+            raise error
+
+    broken = status is CaptureStatus.INVALIDATED
+    with pytest.raises(ag.CaptureError if broken else LookupError) as info:
+        attempt()
+    assert (info.value.__cause__ if broken else info.value) is error
+    monkeypatch.undo()
+    assert graph.state == "empty"
+
+
+def test_a_stream_lives_as_long_as_a_framework_can_relax_it(stream, two, monkeypatch):
+    kept, destroyed, destroy = [], [], CpuBackend.destroy_stream
+    monkeypatch.setattr(First, "route", lambda self, pool, handle, device, relaxed: kept.append(relaxed))
+    monkeypatch.setattr(
+        CpuBackend, "destroy_stream", lambda self, native: destroyed.append(native) or destroy(self, native)
+    )
+    native = stream._native
+    graph = ag.Graph(stream=stream)
+    with graph:
+        stream.launch(int)
+    graph.reset()
+    stream.close()
+    del graph
+    gc.collect()
+    ownership.drain()
+    assert native not in destroyed
+    assert len(kept) == 2
+    kept.clear()
+    ownership.drain()
+    assert native in destroyed

@@ -342,3 +342,18 @@ def test_those_that_wait_for_one_of_several_captures_let_the_others_act(monkeypa
         monkeypatch.undo()
     ownership.drain()
     assert sorted(seen) == [0, 1, 2, 3, 4]
+
+
+def test_after_a_fork_every_graph_is_told_and_nothing_is_due(monkeypatch):
+    told, seen = [], []
+    due()
+    graphs = [SimpleNamespace(_after_fork=lambda number=number: told.append(number)) for number in range(3)]
+    monkeypatch.setattr(ownership, "tracked", lambda: graphs)
+    monkeypatch.setattr(ownership, "forks", ownership.forks)
+    ownership.Callback(seen.append, 1)
+    ownership._after_fork()
+    assert told == [0, 1, 2]
+    assert not ownership._queue
+    monkeypatch.undo()
+    due()
+    assert seen == []
