@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ._interpreter.record import Record
+from ._interpreter import Record
 
 Reason = Literal[
     "out_of_memory",

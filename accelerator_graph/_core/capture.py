@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 from weakref import ref
 
 from .._interpreter import process
-from .._interpreter.exceptions import text_of
+from .._interpreter.outside import text_of
 from ..backends.base import Backend, CaptureStatus
 from ..backends.base import CaptureMode as CaptureMode
 from ..errors import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .._interpreter.integers import integer
+from .._interpreter.outside import integer
 from ..interop.base import Collective
 from . import capture_table
 from .call_site import caller

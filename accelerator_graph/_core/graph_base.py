@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from .._interpreter.environment import is_unset
-from .._interpreter.integers import boolean
+from .._interpreter.outside import boolean, is_unset
 from ..backends import registry
 from ..errors import GraphStateError
 from . import ownership, pools, states, switches

@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from .._interpreter.heap import heap_bytes
+from .._interpreter.process import heap_bytes
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends.base import DeviceMemory, addresses_in
 from ..errors import AcceleratorGraphError

@@ -9,7 +9,7 @@ from numbers import Number
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypedDict
 
-from .._interpreter.integers import boolean, integer
+from .._interpreter.outside import boolean, integer
 from .._interpreter.sure_exit import Section
 from ..backends.base import Argument, Change, GraphContents, GraphNode, NodeSetter, Recorder, word
 from ..backends.memory import memory_of

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 from weakref import WeakValueDictionary, ref
 
-from .._interpreter.integers import integer
+from .._interpreter.outside import integer
 from .._interpreter.process import after_fork
 from ..backends.base import Backend
 from ..errors import GraphStateError

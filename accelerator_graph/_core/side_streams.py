@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from .._interpreter.integers import boolean
+from .._interpreter.outside import boolean
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
 from ..interop import registry as interop

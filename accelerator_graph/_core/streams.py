@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from .._interpreter.integers import boolean, integer
+from .._interpreter.outside import boolean, integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
 from ..backends.base import Backend, Capability, CaptureInfo, CaptureStatus, unsupported

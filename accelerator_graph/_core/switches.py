@@ -6,7 +6,7 @@ import threading
 from contextvars import ContextVar
 from typing import Literal
 
-from .._interpreter.environment import variable
+from .._interpreter.outside import variable
 
 diagnosing: ContextVar[bool | Literal["all"]] = ContextVar("diagnosing", default=False)
 """True inside ``with diagnose():``, and "all" if every call that breaks a capture is to be found."""

@@ -7,7 +7,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from .._core.pools import AnyPool, check_pool
 from .._core.switches import to_verify
-from .._interpreter.integers import integer
+from .._interpreter.outside import integer
 from .arguments import check_ordinary
 from .function import Graphed
 from .options import CacheInfo, GivenOptions, GraphInputs, Mode, Options

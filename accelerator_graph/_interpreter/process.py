@@ -1,4 +1,4 @@
-"""The process and its threads: hooks for forks and for the exit, and an identity for each thread."""
+"""The process: hooks for forks and for the exit, an identity for each thread, the size of the heap."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
 
 _in_child: list[Callable[[], object]] = []
 _at_exit: list[Callable[[], object]] = []
@@ -71,3 +73,34 @@ def this_thread() -> Identity:
     `threading.current_thread` then returns the same object, if Python started neither.
     """
     return thread.identity
+
+
+def heap_bytes() -> int | None:
+    """Return the bytes that the C library has given out; None where it does not tell.
+
+    Python's own small objects are not among them, and neither is memory that a library maps itself.
+    """
+    ask = _function()
+    if ask is None:
+        return None
+    info = ask()
+    return int(info.uordblks + info.hblkhd)
+
+
+@cache
+def _function() -> Callable[[], Any] | None:
+    """Return ``mallinfo2`` of the GNU C library 2.33 and later."""
+    import ctypes
+
+    class Information(ctypes.Structure):
+        _fields_ = (
+            *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd")),
+            *((name, ctypes.c_size_t) for name in ("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")),
+        )
+
+    try:
+        function = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError, TypeError):  # TypeError: on Windows
+        return None
+    function.restype, function.argtypes = Information, ()
+    return function

@@ -7,7 +7,7 @@ from threading import RLock
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from .._interpreter.exceptions import raises_again, text_of
+from .._interpreter.outside import raises_again, text_of
 from .._interpreter.process import after_fork
 from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
 from .entry_points import (

@@ -13,9 +13,8 @@ from importlib import import_module, invalidate_caches
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
-from .._interpreter.environment import variable
-from .._interpreter.exceptions import text_of
-from .._interpreter.record import Record
+from .._interpreter import Record
+from .._interpreter.outside import text_of, variable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -49,7 +49,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from .._interpreter.lazy import imported_on_use
+from .._interpreter import imported_on_use
 from ..errors import AcceleratorGraphError, UnsupportedError
 from . import _contract as contract
 from ._contract.answers import Availability as Availability

@@ -388,7 +388,7 @@ class HipBackend(Lends):
         What the runtime keeps for later graphs is counted the first time, and what other threads take always.
         Nothing is known of executables.
         """
-        from .._interpreter.heap import heap_bytes
+        from .._interpreter.process import heap_bytes
 
         if isinstance(obj, Executable):
             return None

@@ -8,8 +8,7 @@ from math import prod
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from .._interpreter.exceptions import text_of
-from .._interpreter.integers import integer
+from .._interpreter.outside import integer, text_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -14,8 +14,8 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from .._interpreter.environment import is_unset, variable
-from .._interpreter.lazy import imported_on_use
+from .._interpreter import imported_on_use
+from .._interpreter.outside import is_unset, variable
 from .._plugins import Catalogue
 from .._plugins.entry_points import is_name
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError

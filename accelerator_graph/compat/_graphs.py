@@ -12,7 +12,7 @@ from .._core import capture_table, ownership, stream_stack, switches
 from .._core.capture import CaptureMode, CapturePlan
 from .._core.pools import AnyPool
 from .._core.streams import Borrowed, FrameworkCurrent, Stream
-from .._interpreter.environment import is_unset
+from .._interpreter.outside import is_unset
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error
 from ..interop import registry as interop

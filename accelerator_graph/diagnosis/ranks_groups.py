@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
-from .._interpreter.integers import integer
+from .._interpreter.outside import integer
 from ..errors import AcceleratorGraphError
 
 _TAGS = {"check_ranks": 24_942, "watchdog": 24_943}

@@ -14,7 +14,7 @@ from .._core.streams import Stream, as_stream, captured_by
 from .._graphed.arguments import check_ordinary
 from .._graphed.call_order import current_stream
 from .._graphed.recorded_call import RecordedCall
-from .._interpreter.integers import integer
+from .._interpreter.outside import integer
 from ..api import Graph
 from ..errors import VerificationError, capture_error
 from ._verify import given

@@ -11,7 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self, TextIO
 
-from .._interpreter.integers import boolean
+from .._interpreter.outside import boolean
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..api import Graph
 from .ranks_groups import Answers, check_seconds, exchange_over, has_default, members_of, named, own_rank

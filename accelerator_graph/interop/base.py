@@ -22,7 +22,7 @@ from functools import cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .._interpreter.lazy import imported_on_use
+from .._interpreter import imported_on_use
 from ..backends.base import Backend, Recorder
 from . import _contract as contract
 

@@ -15,8 +15,8 @@ from operator import index
 from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from .._interpreter.exceptions import message_of, raises_again, text_of
-from .._interpreter.lazy import imported_on_use
+from .._interpreter import imported_on_use
+from .._interpreter.outside import message_of, raises_again, text_of
 from .._interpreter.process import after_fork
 from .._plugins import Catalogue
 from .._plugins.entry_points import IMPORT_NAMES

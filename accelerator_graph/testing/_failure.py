@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from traceback import walk_tb
 from types import FrameType
 
-from .._interpreter.exceptions import text_of
+from .._interpreter.outside import text_of
 
 KIT = __name__.rpartition(".")[0]
 AROUND_RULES = tuple(

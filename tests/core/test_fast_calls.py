@@ -8,8 +8,7 @@ import threading
 
 import pytest
 
-from accelerator_graph import _interpreter
-from accelerator_graph._interpreter import many_calls
+from accelerator_graph.backends._cuda import raw_calls
 from core.fast_bench import TIMEOUT, compiled
 
 pytest_plugins = ["core.fast_fixtures"]
@@ -75,8 +74,8 @@ def tells():
 @pytest.fixture(params=["in C", "in Python"])
 def calls(request, monkeypatch):
     in_c = request.getfixturevalue("fast") if request.param == "in C" else None
-    monkeypatch.setattr(_interpreter, "in_c", lambda: in_c)
-    return many_calls
+    monkeypatch.setattr(raw_calls, "in_c", lambda: in_c)
+    return raw_calls
 
 
 def handles(*numbers):

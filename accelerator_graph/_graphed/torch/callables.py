@@ -11,7 +11,7 @@ from ..._arrays.placement import check_place, writable
 from ..._core.pools import AnyPool, PoolId, check_pool, graph_pool_handle
 from ..._core.side_streams import side_of
 from ..._core.streams import Stream, captured_by
-from ..._interpreter.integers import integer
+from ..._interpreter.outside import integer
 from ...backends.base import Recorder
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
 from ...interop import registry as interop

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
-from ..._interpreter.record import Record
+from ..._interpreter import Record
 
 
 class Capability(StrEnum):

@@ -9,12 +9,11 @@ import ctypes
 from array import array
 from ctypes import c_int, c_void_p
 
-from ..._interpreter.many_calls import WORD, call_each, distinct, numbers_of
 from .._shared.nodes import Shape, difference, place_of
 from ..base import Misfit
 from .driver import Driver, Executable, Graph
 from .nodes import kind_name, raw_edges
-from .raw_calls import Calls, calls_of
+from .raw_calls import WORD, Calls, call_each, calls_of, distinct, numbers_of
 
 _CLUSTER_DIMENSION = 4
 _KIND = bytes((0,))

@@ -7,7 +7,7 @@ from functools import partial
 from threading import RLock
 from typing import Any
 
-from ..._interpreter.exceptions import raises_again, text_of
+from ..._interpreter.outside import raises_again, text_of
 from ..._interpreter.process import after_fork
 from ..._plugins import Catalogue
 from ...errors import AcceleratorGraphError, BackendContractError, BackendError, BackendUnavailableError

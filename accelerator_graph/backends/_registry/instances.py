@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from threading import Lock, RLock, get_ident
 from typing import Any
 
-from ..._interpreter.exceptions import message_of, raises_again, text_of
+from ..._interpreter.outside import message_of, raises_again, text_of
 from ..._interpreter.process import after_fork
 from ...errors import BackendError, BackendUnavailableError
 from .. import _contract as contract

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Literal
 
 from ..._core.switches import diagnosing
-from ..._interpreter.integers import boolean
+from ..._interpreter.outside import boolean
 
 
 class diagnose:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._interpreter.lazy import imported_on_use
+from ..._interpreter import imported_on_use
 
 TYPE_CHECKING: bool = False  # as in the package itself
 if TYPE_CHECKING:
