@@ -196,7 +196,15 @@ class Stream:
         value : int
             What every byte is set to, 0 to 255.
         nbytes : int, optional
-            How many bytes; by default all of `dst`. Needed for an address.
+            How many bytes; by default all of `dst`. Needed for an address, and where elements of `dst` are
+            larger than a byte and `value` is not 0: they would not be `value`.
+
+        Raises
+        ------
+        TypeError
+            `nbytes` is missing there, or `dst` has no memory that can be used.
+        ValueError
+            `value` is not that of a byte, or the memory has gaps, is read-only or smaller than `nbytes`.
 
         Notes
         -----
@@ -208,13 +216,29 @@ class Stream:
         if not 0 <= value <= 255:
             raise ValueError(f"fill: value must be 0 to 255, the value of a byte, not {value}.")
         nbytes = _checked_nbytes(nbytes)
+        if nbytes is None and value and (element := element_of(dst)) is not None and element[1] > 1:
+            raise TypeError(
+                f"fill: the value is that of every byte, and the elements of dst, {element[0]!r}, have "
+                f"{element[1]}; pass nbytes to set bytes, or launch work that sets elements."
+            )
         self._backend.fill(self._native, dst, value, nbytes)
         self._retain(dst)
 
     def copy(self, dst: Any, src: Any, nbytes: int | None = None) -> None:
-        """Copy bytes from `src` to `dst`, each as in `fill`; by default all of `src`."""
+        """Copy bytes from `src` to `dst`, each as in `fill`; by default all of `src`.
+
+        Raises `TypeError` if both are arrays and their elements have different types, unless `nbytes` says
+        that the bytes are meant: nothing is converted.
+        """
         _held = self._in_use()
         nbytes = _checked_nbytes(nbytes)
+        if nbytes is None:
+            into, source = element_of(dst), element_of(src)
+            if into is not None and source is not None and into != source:
+                raise TypeError(
+                    f"copy: the elements of dst are {into[0]!r} and those of src {source[0]!r}, and nothing is "
+                    "converted; convert src first, or pass nbytes to copy its bytes as they are."
+                )
         self._backend.copy(self._native, dst, src, nbytes)
         self._retain(dst, src)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from math import prod
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -72,6 +73,40 @@ def memory_of(obj: object, nbytes: int | None, *, writable: bool, device: bool) 
             f"{_named(obj)} has {memory.nbytes} bytes, not {nbytes}; pass a smaller nbytes or more memory."
         )
     return memory._replace(nbytes=nbytes)
+
+
+def element_of(obj: object) -> tuple[str, int] | None:
+    """Return the type of an array's elements, and their size in bytes; None for plain bytes, or if unknown.
+
+    Memory without a type is plain bytes: an address, a `bytearray`, a `memoryview` of bytes.
+
+    Returns
+    -------
+    tuple
+        The type as array interfaces name it, such as ``"<f4"``, and the size.
+    """
+    for name in ("__cuda_array_interface__", "__array_interface__"):
+        try:
+            typestr = getattr(obj, name)["typestr"]
+            return None if typestr[1] == "V" else (typestr, int(typestr[2:].partition("[")[0]))
+        except Exception:  # `memory_of` reports it
+            continue
+    try:
+        view = memoryview(cast("Buffer", obj))
+    except (TypeError, ValueError, BufferError):
+        return None
+    order, code = view.format[:-1], view.format[-1:]
+    kind = next((kind for kind, codes in _CODES.items() if code in codes), None)
+    if kind is None or view.format in ("B", "b", "c"):
+        return None
+    swapped = order in (">", "!") if sys.byteorder == "little" else order == "<"
+    own, other = "<>" if sys.byteorder == "little" else "><"
+    sign = "|" if view.itemsize == 1 else other if swapped else own
+    return f"{sign}{kind}{view.itemsize}", view.itemsize
+
+
+_CODES = {"i": "bhilqn", "u": "BHILQN", "f": "efd", "b": "?"}
+"""Codes of `struct` by the kinds of array interfaces."""
 
 
 def _named(obj: object) -> str:
