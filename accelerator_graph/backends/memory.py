@@ -75,38 +75,43 @@ def memory_of(obj: object, nbytes: int | None, *, writable: bool, device: bool) 
     return memory._replace(nbytes=nbytes)
 
 
-def element_of(obj: object) -> tuple[str, int] | None:
-    """Return the type of an array's elements, and their size in bytes; None for plain bytes, or if unknown.
+def elements_of(obj: object) -> tuple[str, int] | None:
+    """Return the type and the size of an array's elements; None for plain bytes, or if they are not known.
 
     Memory without a type is plain bytes: an address, a `bytearray`, a `memoryview` of bytes.
 
     Returns
     -------
     tuple
-        The type as array interfaces name it, such as ``"<f4"``, and the size.
+        The type as array interfaces name it, such as ``"<f4"``, and the size in bytes.
+        Structures, and torch's ``bfloat16``, have ``V`` and their size.
     """
     for name in ("__cuda_array_interface__", "__array_interface__"):
         try:
             typestr = getattr(obj, name)["typestr"]
-            return None if typestr[1] == "V" else (typestr, int(typestr[2:].partition("[")[0]))
-        except Exception:  # `memory_of` reports it
+            return typestr, int(typestr[2:].partition("[")[0]) * (4 if typestr[1] == "U" else 1)
+        except Exception:  # whatever is wrong with the array, `memory_of` reports it
             continue
     try:
         view = memoryview(cast("Buffer", obj))
     except (TypeError, ValueError, BufferError):
         return None
-    order, code = view.format[:-1], view.format[-1:]
-    kind = next((kind for kind, codes in _CODES.items() if code in codes), None)
+    code = view.format.lstrip("@=<>!^")
+    order, kind, size = view.format[: -len(code)], _KINDS.get(code), view.itemsize
     if kind is None or view.format in ("B", "b", "c"):
         return None
-    swapped = order in (">", "!") if sys.byteorder == "little" else order == "<"
-    own, other = "<>" if sys.byteorder == "little" else "><"
-    sign = "|" if view.itemsize == 1 else other if swapped else own
-    return f"{sign}{kind}{view.itemsize}", view.itemsize
+    little = sys.byteorder == "little" if order in ("", "@", "=", "^") else order == "<"
+    return f"{'|' if size == 1 else '<' if little else '>'}{kind}{size}", size
 
 
-_CODES = {"i": "bhilqn", "u": "BHILQN", "f": "efd", "b": "?"}
-"""Codes of `struct` by the kinds of array interfaces."""
+_KINDS = {
+    **dict.fromkeys("bhilqn", "i"),
+    **dict.fromkeys("BHILQN", "u"),
+    **dict.fromkeys("efdg", "f"),
+    **dict.fromkeys(("Zf", "Zd", "Zg"), "c"),
+    "?": "b",
+}
+"""The kinds of array interfaces by the codes of `struct`."""
 
 
 def _named(obj: object) -> str:
