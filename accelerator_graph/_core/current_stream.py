@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..backends import registry
 from ..errors import BackendError, capture_error
 from ..interop import registry as interop
-from .stream_lookup import current_streams
+from .stream_stack import current_streams
 from .streams import Borrowed, FrameworkCurrent, Stream, describe, innermost
 
 
