@@ -7,7 +7,7 @@ from typing import Literal, overload
 from ..backends import registry
 from ..errors import BackendError, GraphStateError, capture_error
 from ..interop import registry as interop
-from .stream_lookup import current_streams
+from .stream_stack import current_streams
 from .streams import Borrowed, FrameworkCurrent, Stream, describe, innermost
 
 

@@ -16,7 +16,7 @@ from ..errors import AcceleratorGraphError, DriverError, GraphStateError
 from ..interop.base import Framework
 from . import capture_table, ownership, stream_stack
 from .ownership import Owned
-from .stream_lookup import find, placed
+from .stream_stack import find, placed
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"
