@@ -81,7 +81,14 @@ def process(place: str, request: pytest.FixtureRequest) -> tuple[str, dict[str, 
 def play(steps: Sequence[Fence], place: str, request: pytest.FixtureRequest, folder: Path) -> list[str]:
     """Run steps in a place and return what each has printed."""
     python, env = process(place, request)
-    env["PATH"] = os.pathsep.join((str(Path(python).parent), env.get("PATH", os.defpath)))
+    command = folder / "bin" / "accelerator-graph"  # as installers write it
+    command.parent.mkdir()
+    command.write_text(
+        f"#!{python}\nimport sys\nfrom accelerator_graph.__main__ import main\nsys.exit(main())\n"
+    )
+    command.chmod(0o755)
+    folders = (str(command.parent), str(Path(python).parent), env.get("PATH", os.defpath))
+    env["PATH"] = os.pathsep.join(folders)
     (folder / "page").mkdir()
     file = folder / "steps.json"
     file.write_text(json.dumps([dataclasses.asdict(step) for step in steps]), encoding="utf-8")
