@@ -361,7 +361,7 @@ def _not_written(
         back = "which goes back to the caller if the function returns the argument"
         copy = f" (the graph writes a copy, {back})" if copied else ""
         return f"the replay leaves {part} as before{copy}, and eager runs write there"
-    if ran[0] == ran[1] and wrong.issubset(differing(*replayed, place.elements)):
+    if ran[0] == ran[1] and wrong.issubset(differing(replayed[0], replayed[1], place.elements)):
         return f"{part} depend on what was there before the replay, and eager runs do not"
     return ""
 
