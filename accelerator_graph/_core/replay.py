@@ -20,7 +20,7 @@ from . import capture_table
 from .extension import fast, new_lock
 from .ownership import Owned, drain
 from .states import RESET_MEANWHILE
-from .stream_lookup import is_constant
+from .stream_stack import is_constant
 from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
 from .switches import measuring
 

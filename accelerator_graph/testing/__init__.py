@@ -23,14 +23,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._assertions import ask_pytest
+from ._failure import ask_pytest
 
 if TYPE_CHECKING:
-    from ._check import CheckResult as CheckResult
-    from ._check import check_backend as check_backend
     from ._conformance import BackendConformance as BackendConformance
-    from ._live import live_instances as live_instances
+    from ._conformance import CheckResult as CheckResult
+    from ._conformance import check_backend as check_backend
     from ._work import Work as Work
+    from ._work import live_instances as live_instances
 
 if not __debug__:
     raise ImportError("accelerator_graph.testing checks with assert statements; run Python without -O.")
@@ -41,10 +41,10 @@ __all__ = ["BackendConformance", "CheckResult", "Work", "check_backend", "live_i
 
 _HOMES = {
     "BackendConformance": "_conformance",
-    "CheckResult": "_check",
+    "CheckResult": "_conformance",
     "Work": "_work",
-    "check_backend": "_check",
-    "live_instances": "_live",
+    "check_backend": "_conformance",
+    "live_instances": "_work",
 }
 """The public names by the module that defines them, which is imported on first use: a program that only
 wants a `Work` does not load the rules."""

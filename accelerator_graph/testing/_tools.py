@@ -22,9 +22,6 @@ from ._failure import calls
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
-A, B = 3, 1
-"""The factor and the summand of a piece of work that needs no others."""
-
 
 def needs(*capabilities: Capability) -> Callable[[T], T]:
     """Mark a rule, or each rule of a class, that is about backends with these capabilities."""
@@ -164,13 +161,6 @@ class Number:
 
     def __int__(self) -> int:
         return self._value
-
-
-def applied(times: int, a: int = A, b: int = B, start: int = 0) -> int:
-    """Return what a cell holds after one piece of work has been done several times."""
-    for _ in range(times):
-        start = (start * a + b) % 2**32
-    return start
 
 
 def is_closed(stream: ag.Stream) -> bool:

@@ -1,8 +1,10 @@
-"""The part of the kit that a backend's author writes: memory of the device, and work on it."""
+"""The part of the kit that a backend's author writes: memory of the device, work on it, and what is alive."""
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Self
@@ -112,3 +114,38 @@ class Work(ABC):
     def counting(self) -> AbstractContextManager[object]:
         """Return a context inside which `live_objects` is asked, for wrappers that are there only then."""
         return nullcontext()
+
+
+A, B = 3, 1
+"""The factor and the summand of a piece of work that needs no others."""
+
+
+def applied(times: int, a: int = A, b: int = B, start: int = 0) -> int:
+    """Return what a cell holds after one piece of work has been done several times."""
+    for _ in range(times):
+        start = (start * a + b) % 2**32
+    return start
+
+
+def live_instances(*modules: str) -> dict[str, int]:
+    """Count the objects whose classes are defined in some modules, or in packages of these names.
+
+    It counts what Python's garbage collector tracks, which is every object that can refer to others.
+
+    Parameters
+    ----------
+    *modules : str
+        The names of modules and packages.
+
+    Returns
+    -------
+    dict of str to int
+        The number of objects, by the module and the name of the class.
+    """
+    packages = tuple(f"{module}." for module in modules)
+    kinds = Counter(map(type, gc.get_objects()))
+    return {
+        f"{kind.__module__}.{kind.__qualname__}": count
+        for kind, count in kinds.items()
+        if f"{kind.__module__}.".startswith(packages)
+    }

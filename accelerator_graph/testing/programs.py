@@ -41,8 +41,7 @@ from .. import _install, backends
 from . import rules  # noqa: F401 (first: it loads _case with assert statements that show their values)
 from ._case import Case, folder
 from ._programs.model import Piece
-from ._programs.program import Program
-from ._programs.run import crosses, report, run
+from ._programs.program import Program, crosses, report, run
 from ._programs.steps import Call, Traits
 from ._work import Work
 

@@ -7,6 +7,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from processes import execute
 from simulators.amd import runtime as amd
 from simulators.cuda import build as cuda
 from torch_cpu import environment as torch_cpu
+from torch_cpu.forks import Fork
 
 PLAYER = Path(__file__).with_name("player.py")
 AMD = "7.2"
@@ -85,7 +87,8 @@ def play(steps: Sequence[Fence], place: str, request: pytest.FixtureRequest, fol
     (folder / "page").mkdir()
     file = folder / "steps.json"
     file.write_text(json.dumps([dataclasses.asdict(step) for step in steps]), encoding="utf-8")
-    done = execute([python, PLAYER, file], cwd=folder / "page", env=env, timeout=TIMEOUT)
+    start = Fork if place == "torch" else subprocess.Popen
+    done = execute([python, PLAYER, file], cwd=folder / "page", env=env, timeout=TIMEOUT, start=start)
     *printed, rest = done.stdout.split(MARK)
     assert done.returncode == 0, f"{steps[len(printed)]} fails\n{rest}\n{done.stderr}"
     assert done.stderr == ""

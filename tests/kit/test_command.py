@@ -12,7 +12,7 @@ import pytest
 from accelerator_graph import Stream
 from accelerator_graph.__main__ import main
 from accelerator_graph.backends.base import Backend, Capability
-from accelerator_graph.testing import BackendConformance, _check
+from accelerator_graph.testing import BackendConformance, _conformance
 from accelerator_graph.testing._conformance import test_names as names_of
 from accelerator_graph.testing._report import PROMISES, Row, fenced, look_first
 from accelerator_graph.testing.works.host import HostWork
@@ -90,7 +90,7 @@ def test_reports_broken_rules_and_expected_failures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     register(listing.HasNoEdges)
-    monkeypatch.setattr(_check, "test_names", lambda case: [*KNOWN, EDGES, *OTHERS])
+    monkeypatch.setattr(_conformance, "test_names", lambda case: [*KNOWN, EDGES, *OTHERS])
     path, expected = tmp_path / "report.md", tmp_path / "expected.toml"
     expected.write_text("".join(f'{name} = "{reason}"\n' for name, reason in KNOWN.items()))
     command = ["conformance", NAME, "--work", f"{__name__}:PlantedWork", "--expected", str(expected)]
@@ -118,7 +118,7 @@ def test_one_fault_that_breaks_several_rules_is_named_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     register(recording.RunsWhileCapturing)
-    monkeypatch.setattr(_check, "test_names", lambda case: RECORDING)
+    monkeypatch.setattr(_conformance, "test_names", lambda case: RECORDING)
     assert main(["conformance", NAME, "--work", f"{__name__}:PlantedWork"]) == 1
     printed = capfd.readouterr()
     assert (
@@ -134,7 +134,7 @@ def test_rules_that_were_not_run_are_not_said_to_be_of_no_concern(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     register(listing.HasNoEdges)
-    monkeypatch.setattr(_check, "test_names", lambda case: ["test_work_computes_what_it_says", EDGES])
+    monkeypatch.setattr(_conformance, "test_names", lambda case: ["test_work_computes_what_it_says", EDGES])
     assert main(["conformance", NAME, "--work", f"{__name__}:WrongWork"]) == 1
     assert "breaks 1 of the 1 rules that apply to it. 1 other rules were not run.\n" in capfd.readouterr().out
 
@@ -143,7 +143,7 @@ def test_texts_of_a_backend_stay_in_their_place(
     register: Callable[[type[Backend]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(listing.HasNoEdges)
-    monkeypatch.setattr(_check, "test_names", lambda case: [EDGES])
+    monkeypatch.setattr(_conformance, "test_names", lambda case: [EDGES])
     path, expected = tmp_path / "report.md", tmp_path / "expected.toml"
     expected.write_text(f'{EDGES} = """no\nedges"""\n')
     command = ["conformance", NAME, "--work", f"{__name__}:OddlyNamedWork", "--expected", str(expected)]

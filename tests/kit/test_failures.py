@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from accelerator_graph.testing._assertions import FAILED, Rewriter, failed
-from accelerator_graph.testing._failure import failure_text
+from accelerator_graph.testing._failure import FAILED, Rewriter, failed, failure_text
 from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,7 +21,7 @@ from accelerator_graph.testing import (
     BackendConformance,
     CheckResult,
     Work,
-    _check,
+    _conformance,
     check_backend,
     live_instances,
 )
@@ -313,7 +313,7 @@ ABOUT_EDGES = (
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Has `check_backend` check some rules only."""
-    return lambda *names: monkeypatch.setattr(_check, "test_names", lambda case: names)
+    return lambda *names: monkeypatch.setattr(_conformance, "test_names", lambda case: names)
 
 
 def test_check_backend_returns_how_each_rule_came_out(register: Any, only: Any) -> None:

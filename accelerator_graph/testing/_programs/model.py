@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, replace
 
-from .._tools import applied
+from .._work import applied
 
 BUFFER_BYTES = 4
 

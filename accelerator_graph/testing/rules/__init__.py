@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from .._assertions import showing_values
+from .._failure import showing_values
 
 with showing_values(__name__, f"{__name__.rpartition('.')[0]}._case"):
-    from .backend import BackendRules
-    from .begin import BeginRules
-    from .capture import CaptureRules
-    from .events import EventRules, WaitingRules
+    from .backend import BackendRules, ProcessRules
+    from .capture import BeginRules, CaptureRules
+    from .events import EventRules, ForkRules, WaitingRules
     from .failures import FailureRules
-    from .foreign import ForeignRules
-    from .fork import ForkRules
-    from .graph_events import GraphEventRules
-    from .handles import HandleRules
-    from .inspection import DumpRules, NodeRules
-    from .interrupts import InterruptRules
-    from .isolation import IsolationRules
-    from .labels import LabelRules
+    from .inspection import DumpRules, LabelRules, NodeRules
+    from .isolation import ForeignRules, IsolationRules
     from .lifetime import LeakRules, LifetimeRules
     from .members import MemberRules, SignatureRules
-    from .memory import AmountRules, MemoryRules
-    from .node_changes import NodeChangeRules
-    from .pools import PoolRules
-    from .process import ProcessRules
+    from .memory import AmountRules, MemoryRules, PoolRules
     from .replay import ReplayRules
     from .state import StateRules
-    from .streams import DeviceRules, StreamRules
-    from .threads import ThreadRules
-    from .timing import TimingRules
-    from .updates import UpdateRules
+    from .streams import DeviceRules, HandleRules, StreamRules
+    from .threads import InterruptRules, ThreadRules
+    from .timing import GraphEventRules, TimingRules
+    from .updates import NodeChangeRules, UpdateRules
     from .work import WorkFailureRules, WorkRules
 
 

@@ -23,8 +23,7 @@ from accelerator_graph.backends.base import (
     StatusFunction,
 )
 
-from .._case import Case, applied, expect, needs, only_if, raises
-from .._watch import METHODS
+from .._case import METHODS, Case, applied, expect, needs, only_if, raises
 
 NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

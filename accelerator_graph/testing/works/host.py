@@ -13,8 +13,7 @@ import accelerator_graph as ag
 from accelerator_graph.backends._cpu import worker
 from accelerator_graph.backends.cpu import CpuBackend
 
-from .._live import live_instances
-from .._work import Work
+from .._work import Work, live_instances
 
 
 class Cell:
