@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
     from ._core.current_stream import is_graph_available as is_graph_available
+    from ._core.labels import ModuleLabels as ModuleLabels
     from ._core.labels import label as label
+    from ._core.labels import label_modules as label_modules
     from ._core.memory import measure_memory as measure_memory
-    from ._core.module_labels import ModuleLabels as ModuleLabels
-    from ._core.module_labels import label_modules as label_modules
     from ._core.node_changes import NodeChange as NodeChange
     from ._core.pools import AnyPool as AnyPool
     from ._core.pools import PoolId as PoolId
@@ -90,9 +90,8 @@ __version__ = "0.1.0"
 _NAMES = {
     "": "api backends compat errors interop testing",
     "._core.collectives": "note_collective",
-    "._core.labels": "label",
+    "._core.labels": "ModuleLabels label label_modules",
     "._core.memory": "measure_memory",
-    "._core.module_labels": "ModuleLabels label_modules",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing is_graph_available",
     "._core.states": "GraphState",

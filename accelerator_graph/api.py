@@ -13,8 +13,7 @@ from ._core import capture_table, ownership, pools, states
 from ._core.call_site import caller
 from ._core.capture import CaptureMode, CapturePlan, check_mode
 from ._core.extension import calling
-from ._core.graph_base import GraphBase
-from ._core.lifecycle import Lifecycle
+from ._core.graph import BaseGraph
 from ._core.replay import Changing
 from ._core.side_streams import graph as graph
 from ._core.streams import Stream
@@ -30,7 +29,7 @@ T = TypeVar("T")
 _DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")  # files that the library writes itself
 
 
-class Graph(Lifecycle):
+class Graph(BaseGraph):
     """Work captured from an accelerator's stream, to be replayed as a whole.
 
     Parameters
@@ -150,7 +149,7 @@ class Graph(Lifecycle):
         with Changing(runner, "instantiate()"):
             self._instantiate(runner)
 
-    @calling(vars(GraphBase)["_launch"])
+    @calling(vars(BaseGraph)["_launch"])
     def replay(self, stream: object = None) -> None:
         """Enqueue one run of the graph, behind all work on the stream.
 
@@ -183,11 +182,14 @@ class Graph(Lifecycle):
             self._replay(stream)
 
     def _replay(self, stream: object) -> None:
+        runner = self._runner
+        if stream is not None and runner is not None and runner.replay_again(stream):
+            return
         runner = self._runner_for("replay()")
         target = None if stream is None else runner.stream_for(stream)
         self._make_ready(runner)
         if target is not None:
-            runner.replay(target)
+            runner.replay(stream, target)
         elif self._launch is not None:
             self._launch()
 

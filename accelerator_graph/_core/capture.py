@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 from weakref import ref
@@ -23,16 +24,17 @@ from ..errors import (
     capture_error,
 )
 from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
-from . import capture_table, gc_pause, stream_stack
+from . import capture_table, stream_stack
 from .ownership import Callback, Owned
 from .pools import AnyPool
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
     from ..backends.base import Recorder
+    from ..errors import Reason
     from ..interop.base import Collective
     from .call_site import Site
-    from .marks import LabelledRange, Mark
+    from .labels import LabelledRange, Mark
     from .observation import Observation
     from .pools import Lease
     from .progress import Progress
@@ -291,7 +293,7 @@ class Capture:
         graph = self._graph()
         assert graph is not None
         thread.graphs[self._key] = graph
-        gc_pause.pause()
+        pause_gc()
         entry = stream_stack.Entry(self.stream, self)
         handle = stream_stack.enter(entry, frameworks)
         for framework in frameworks:
@@ -314,23 +316,33 @@ class Capture:
             status = self.backend.capture_status(self.native)
             if status is CaptureStatus.ACTIVE and self._is_refusal(cause):
                 fact = f"a call was refused ({text_of(cause)}); move it out of the captured code"
-                error = capture_error(f"{self.subject} failed", reason="illegal_call", fact=fact)
-                return self._explained(error, cause)
+                return self._error("failed", reason="illegal_call", fact=fact, cause=cause)
             if status is not CaptureStatus.INVALIDATED:
                 return None
         except DriverError as error:  # the device is lost
             said = error
         except AcceleratorGraphError:  # nothing is known; the body's exception must not be hidden
             return None
-        return self._explained(capture_error(f"{self.subject} failed", said, "invalidated"), cause)
+        return self._error("failed", said, "invalidated", cause=cause)
 
     def _is_refusal(self, cause: BaseException) -> bool:
         if not isinstance(cause, Exception):
             return False
         return any(framework.refuses(cause) for framework in stream_stack.taking_part(self.backend))
 
-    def _explained(self, error: CaptureError, cause: BaseException | None = None) -> CaptureError:
-        return error if self.observation is None else self.observation.explained(error, cause)
+    def _error(
+        self,
+        what: str,
+        error: DriverError | None = None,
+        reason: Reason = "other",
+        fact: str = "",
+        cause: BaseException | None = None,
+    ) -> CaptureError:
+        """Return the error for this capture, with what the observation has found."""
+        observation = self.observation
+        diagnosed = observation is not None
+        failure = capture_error(f"{self.subject} {what}", error, reason, fact, diagnosed=diagnosed)
+        return failure if observation is None else observation.explained(failure, cause)
 
     def _stop_observing(self) -> None:
         if self.observation is not None:
@@ -352,7 +364,7 @@ class Capture:
         try:
             captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
-            raise self._explained(capture_error(f"{self.subject} did not become a graph", error)) from error
+            raise self._error("did not become a graph", error) from error
         self._token = NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
@@ -360,7 +372,7 @@ class Capture:
         return captured
 
     def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:
-        from .marks import kept, ranges
+        from .labels import kept, ranges
 
         try:
             count = self.recorder.node_count(captured.value)
@@ -393,14 +405,14 @@ class Capture:
         self._stop_observing()
         self._abandon()
         capture_table.live.pop(self._key, None)
-        gc_pause.resume()
+        resume_gc()
 
     def _leave(self) -> None:
         thread = capture_table.thread
         capture_table.live.pop(self._key, None)
         thread.unfinished.pop(self._key, None)
         thread.graphs.pop(self._key, None)
-        gc_pause.resume()
+        resume_gc()
         try:
             if self._undos:
                 stream_stack.undo(self._undos)
@@ -437,3 +449,66 @@ def _abandon_all(unfinished: dict[int, Capture]) -> None:
         key = next(iter(unfinished))
         unfinished[key].thread_ended()
         unfinished.pop(key, None)
+
+
+# ---- the garbage collector -----------------------------------------------------------------------
+# It is off while a capture is in progress, and collections by hand are made harmless: the collector can find
+# dead graphs, streams and arrays at any line of the captured code, and to destroy them during a capture
+# invalidates it, or is recorded in it.
+
+_gc_is_off = False
+"""True if this module has switched the collector off."""
+_collecting = False
+_gc_lock = threading.RLock()
+_collection = threading.local()
+
+
+def pause_gc() -> None:
+    """Switch the collector off, in all threads, until no capture is in progress. Pausing twice does nothing.
+
+    Collections by hand disturb none of the captures in `capture_table.live`.
+    """
+    global _gc_is_off
+    with _gc_lock:
+        if id(around_gc) not in map(id, gc.callbacks):  # the other callbacks could compare equal to anything
+            gc.callbacks.append(around_gc)
+        if gc.isenabled():
+            _gc_is_off = True
+            gc.disable()
+
+
+def resume_gc() -> None:
+    """End the pause if no capture is in progress any more; the collector is on again if it was before."""
+    global _gc_is_off
+    with _gc_lock:
+        if capture_table.live:
+            return
+        if not _collecting and id(around_gc) in map(id, gc.callbacks):  # else it has to see the end
+            del gc.callbacks[[*map(id, gc.callbacks)].index(id(around_gc))]
+        if _gc_is_off:  # even if an interrupt came before this, the last time
+            gc.enable()
+            _gc_is_off = False
+
+
+def around_gc(phase: str, info: object) -> None:
+    """Relax the collecting thread from the collection's start to its end."""
+    global _collecting
+    _collecting = phase == "start"
+    if _collecting:
+        entered = _collection.entered = ExitStack()
+        for capture in list(capture_table.live.values()):
+            with suppress(Exception):
+                entered.enter_context(capture.relaxed())
+    else:
+        entered = _collection.__dict__.pop("entered", None)
+        if entered is not None:
+            entered.close()
+
+
+def _after_fork() -> None:
+    global _lock
+    _gc_lock = threading.RLock()
+    resume_gc()
+
+
+process.after_fork(_after_fork)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..backends.base import Backend
     from ..interop.base import Collective
-    from .marks import Mark
+    from .labels import Mark
     from .progress import Progress
 
     class Retaining(Protocol):

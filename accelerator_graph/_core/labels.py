@@ -1,18 +1,31 @@
-"""Labels: names for parts of what a capture records."""
+"""Labels: names for parts of what a capture records, which become ranges of nodes in its graph."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import wraps
+from inspect import unwrap
 from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from .._interpreter import runs_later
 from ..errors import EmptyLabelWarning
 from . import capture_table
-from .call_site import Site, caller
-from .empty import warn_of_nothing, why_empty
-from .marks import Mark, open_names
+from .call_site import Site, caller, outside, warn_of_nothing, why_empty
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend, GraphEdge
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class label:
     """Name the nodes that a capture records inside a ``with`` block, for `Graph.describe`.
+
+    As a decorator, it names what each call of a function records.
 
     The label belongs to the capture that this thread has begun last. Everything that is recorded into that
     capture meanwhile is labelled, on every stream that takes part. Labels can be nested, and names can be
@@ -29,7 +42,7 @@ class label:
     Raises
     ------
     TypeError
-        The name is not a string.
+        The name is not a string, or a generator or a coroutine is decorated: its body runs after the call.
 
     Warns
     -----
@@ -43,6 +56,9 @@ class label:
         with ag.Graph(keep_graph=True) as graph:
             with ag.label("attention"):
                 attention(x)
+
+        @ag.label("mlp")
+        def mlp(x): ...
     """
 
     __slots__ = ("_name",)
@@ -54,6 +70,26 @@ class label:
         if not isinstance(name, str):
             raise TypeError(f"label: the name must be a str, not {name!r}.")
         self._name = name
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Return a function with the same parameters whose calls are labelled."""
+        if not callable(function):
+            raise TypeError(
+                f"label can't decorate {function!r}, which can't be called; write "
+                f"`with label({self._name!r}):` around the work."
+            )
+        if runs_later(function):
+            raise TypeError(
+                f"label can't decorate {function!r}, whose body runs after the call; write "
+                f"`with label({self._name!r}):` inside it."
+            )
+
+        @wraps(function)
+        def labelled(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            with self:
+                return function(*args, **kwargs)
+
+        return labelled
 
     def __enter__(self) -> None:
         if capture_table.live:
@@ -84,3 +120,163 @@ class label:
 
     def _site(self) -> Site:
         return caller()
+
+
+# ---- the modules of a torch model ----------------------------------------------------------------
+
+
+class ModuleLabels:
+    """The labels of a model's modules, until `remove` or the end of a ``with`` block."""
+
+    __slots__ = ("_hooks",)
+
+    def __init__(self, hooks: ExitStack) -> None:
+        self._hooks = hooks
+
+    def remove(self) -> None:
+        """Label the modules no longer. Calling it twice does nothing."""
+        self._hooks.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+def label_modules(model: Any) -> ModuleLabels:
+    """Label what each module of a torch model records, whenever a capture runs its ``forward``.
+
+    The name is the module's qualified name, such as ``"layers.0.attention"``; for the model itself, the name
+    of its class. The line is that of the module's ``forward``. Modules that record nothing, such as
+    ``Identity``, have no label, and no warning is issued. Captures of the backward pass have none either.
+
+    Call this ahead of the capture. Each call adds its own hooks, which cost next to nothing outside a
+    capture.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model.
+
+    Returns
+    -------
+    ModuleLabels
+        Has the method ``remove()``, and can be used in a ``with`` statement.
+
+    Raises
+    ------
+    TypeError
+        The argument is not a torch module.
+    """
+    names = ("named_modules", "register_forward_pre_hook", "register_forward_hook")
+    if isinstance(model, type) or not all(hasattr(model, name) for name in names):
+        raise TypeError(f"label_modules: the model must be a torch module, not {model!r}.")
+    site = caller()
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            named = _ModuleLabel(name or type(module).__name__, _site(module) or site)
+            for remove in named.attach(module):
+                hooks.callback(remove)
+        return ModuleLabels(hooks.pop_all())
+
+
+class _ModuleLabel(label):
+    __slots__ = ("_defined_at",)
+
+    may_be_empty = True
+
+    def __init__(self, name: str, defined_at: Site) -> None:
+        super().__init__(name)
+        self._defined_at = defined_at
+
+    def _site(self) -> Site:
+        return self._defined_at
+
+    def attach(self, module: Any) -> list[Callable[[], None]]:
+        """Register hooks around everything else that the module does; return what removes them."""
+        before = module.register_forward_pre_hook(self._before, prepend=True)
+        try:
+            after = module.register_forward_hook(self._after, always_call=True)
+        except BaseException:
+            before.remove()
+            raise
+        return [before.remove, after.remove]
+
+    def _before(self, *_: object) -> None:
+        self.__enter__()
+
+    def _after(self, *_: object) -> None:
+        self.__exit__(None, None, None)
+
+
+def _site(module: Any) -> Site | None:
+    """Return where the module's ``forward`` is written; None if that is not known."""
+    code = getattr(unwrap(module.forward), "__code__", None)
+    return None if code is None else (code.co_filename, code.co_firstlineno)
+
+
+# ---- what labels leave in a capture --------------------------------------------------------------
+
+LabelledRange = tuple[str, int, int, str, int]
+"""A name, the number of the first node and the one after the last, a file and a line."""
+
+
+class Mark:
+    """A label in a capture. `stop` is None until its block is left."""
+
+    __slots__ = ("label", "name", "site", "start", "stop")
+
+    def __init__(self, label: object, name: str, start: int, site: Site) -> None:
+        self.label = label
+        self.name = name
+        self.start = start
+        self.site = site
+        self.stop: int | None = None
+
+
+def open_names(marks: Sequence[Mark]) -> list[str]:
+    """Return the names of the labels whose blocks have not been left."""
+    return [mark.name for mark in marks if mark.stop is None]
+
+
+def kept(marks: Sequence[Mark], count: int | None, backend: Backend) -> list[Mark]:
+    """Return the labels of a graph that has so many nodes; those without a node are left out.
+
+    Nothing, with a RuntimeWarning, if the backend has counted wrongly during the capture.
+    """
+    if count is None:
+        return []
+    if all(0 <= mark.start <= _stop(mark, count) <= count for mark in marks):
+        return [mark for mark in marks if mark.start < _stop(mark, count)]
+    _complain(backend, "counted the nodes of a capture wrongly")
+    return []
+
+
+def ranges(marks: Sequence[Mark], count: int) -> tuple[LabelledRange, ...]:
+    """Return labels as plain data."""
+    return tuple((mark.name, mark.start, _stop(mark, count), *mark.site) for mark in marks)
+
+
+def if_in_order(
+    labels: tuple[LabelledRange, ...], edges: Sequence[GraphEdge], backend: Backend
+) -> tuple[LabelledRange, ...]:
+    """Return the labels; nothing, with a RuntimeWarning, if nodes are not in the order of recording."""
+    if labels and any(edge.source >= edge.target for edge in edges):
+        _complain(backend, "lists nodes in another order than that of recording")
+        return ()
+    return labels
+
+
+def _stop(mark: Mark, count: int) -> int:
+    return count if mark.stop is None else mark.stop
+
+
+def _complain(backend: Backend, fact: str) -> None:
+    warnings.warn(
+        f"backend {backend.name!r} {fact}, so the labels are left out; report that to its authors.",
+        RuntimeWarning,
+        stacklevel=outside()[0],
+    )

@@ -19,7 +19,7 @@ from .replay import Changing, Runner
 if TYPE_CHECKING:
     from ..backends.base import Backend
     from .capture import Captured
-    from .lifecycle import Lifecycle
+    from .graph import BaseGraph
 
 _HALF_DONE = "changes of its nodes could not be undone; call instantiate(), and make them again"
 
@@ -338,7 +338,7 @@ def _changes_of(runner: Runner, captured: Captured, what: str) -> NodeChanges:
 
 
 # last: a signal handler may come in the middle of the first import
-def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> None:
+def set_nodes(graph: BaseGraph, what: str, wanted: Mapping[int, NodeChange]) -> None:
     """Change nodes of a graph's executable: all changes, or none.
 
     If changes can't be undone, the graph has no executable any more.

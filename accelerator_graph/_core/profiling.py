@@ -11,7 +11,7 @@ from ..backends.base import Capability, GraphContents, GraphEdge, GraphNode, uns
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
 from .capture import Captured
-from .marks import LabelledRange, if_in_order
+from .labels import LabelledRange, if_in_order
 from .replay import Executable
 from .streams import Event, OwnedEvent, Stream, captured_by
 

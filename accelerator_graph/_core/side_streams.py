@@ -18,13 +18,13 @@ from ..interop import registry as interop
 from . import capture_table, ownership, pools, stream_stack
 from .capture import CaptureMode, CapturePlan, check_mode
 from .current_stream import current
-from .lifecycle import Lifecycle
+from .graph import BaseGraph
 from .streams import FrameworkCurrent, Stream, as_stream
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
 
-G = TypeVar("G", bound=Lifecycle)
+G = TypeVar("G", bound=BaseGraph)
 
 
 class Default:
@@ -168,7 +168,7 @@ class graph(Generic[G]):
         *,
         prepare: bool = True,
     ) -> None:
-        if not isinstance(g, Lifecycle):
+        if not isinstance(g, BaseGraph):
             raise TypeError(f"graph: the argument must be an accelerator_graph.Graph, not {g!r}.")
         if pool is not None:
             pools.check_pool(pool)

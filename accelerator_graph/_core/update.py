@@ -12,8 +12,7 @@ from ..interop.base import Collective, FrameworkRecorder
 from . import states
 from .capture import Captured, CapturePlan
 from .current_stream import stream_to_capture
-from .graph_base import GraphBase
-from .lifecycle import Lifecycle
+from .graph import BaseGraph
 from .liveness import Watchlist
 from .ownership import Owned, drain
 from .pools import Lease
@@ -68,7 +67,7 @@ class Work(NamedTuple):
     progress: Progress | None
 
 
-def own_work(graph: Lifecycle) -> Work:
+def own_work(graph: BaseGraph) -> Work:
     """Return the work of a kept graph that will not do it itself any more."""
     runner = graph._runner
     assert runner is not None
@@ -76,7 +75,7 @@ def own_work(graph: Lifecycle) -> Work:
     return _work(graph, runner, runner.captured, runner.lease)
 
 
-def shared_work(graph: Lifecycle, runner: Runner, captured: Captured, what: str) -> Work:
+def shared_work(graph: BaseGraph, runner: Runner, captured: Captured, what: str) -> Work:
     """Return the work of a kept graph for another graph to do as well.
 
     Raises
@@ -99,7 +98,7 @@ def shared_work(graph: Lifecycle, runner: Runner, captured: Captured, what: str)
     return work
 
 
-def _work(graph: Lifecycle, runner: Runner, captured: Captured, lease: Lease) -> Work:
+def _work(graph: BaseGraph, runner: Runner, captured: Captured, lease: Lease) -> Work:
     retained = {id(each): each for each in (*runner.retained, *(graph._retained or ()))}  # each one once
     return Work(
         captured, lease, tuple(retained.values()), graph._watched, graph._collectives, graph._progress
@@ -115,7 +114,7 @@ def check_shareable(captured: Captured, what: str) -> None:
         )
 
 
-def give(work: Work, graph: Lifecycle, runner: Runner, what: str) -> GraphUpdate:
+def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate:
     """Let a graph that was captured do other work from now on.
 
     If that fails, it does what it did before; but if it can't be known what its executable would do, it has
@@ -157,7 +156,7 @@ def give(work: Work, graph: Lifecycle, runner: Runner, what: str) -> GraphUpdate
 
 
 def _take(
-    graph: Lifecycle, runner: Runner, work: Work, executable: Executable, new: bool, counted: int | None
+    graph: BaseGraph, runner: Runner, work: Work, executable: Executable, new: bool, counted: int | None
 ) -> None:
     """Take over work for which there is an executable, perhaps a new one. May be called again."""
     if new:
@@ -214,7 +213,7 @@ class Recapture:
     update: GraphUpdate | None
     """How the graph got the work; None until the block has ended well."""
 
-    def __init__(self, graph: Lifecycle, fresh: Lifecycle) -> None:
+    def __init__(self, graph: BaseGraph, fresh: BaseGraph) -> None:
         self._graph = graph
         self._fresh = fresh
         self.update = None
@@ -269,7 +268,7 @@ class Recapture:
             fresh._empty()
 
 
-def clone(graph: Lifecycle, copy: Lifecycle) -> None:
+def clone(graph: BaseGraph, copy: BaseGraph) -> None:
     """Let an empty graph, which keeps graphs, do the work of a kept one."""
     captured, runner = graph._kept("clone()"), graph._runner_for("clone()")
     work = shared_work(graph, runner, captured, "clone()")
@@ -284,10 +283,10 @@ def clone(graph: Lifecycle, copy: Lifecycle) -> None:
     copy._home, copy._runner = graph._home, made
 
 
-def update(graph: Lifecycle, other: Lifecycle) -> GraphUpdate:
+def update(graph: BaseGraph, other: BaseGraph) -> GraphUpdate:
     """Let a graph do the work of another one: `Graph.update`."""
     runner = graph._runner_for("update()")
-    if not isinstance(other, GraphBase):
+    if not isinstance(other, BaseGraph):
         raise TypeError(f"Graph.update(): the argument must be an accelerator_graph.Graph, not {other!r}.")
     if other is graph:
         raise ValueError("Graph.update(): a graph can't be updated with itself; pass another one.")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from .._core import memory as measuring
 from .._core import ownership, profiling, replay
-from .._core.lifecycle import Lifecycle
-from .._core.marks import if_in_order
+from .._core.graph import BaseGraph
+from .._core.labels import if_in_order
 from ..backends.base import DeviceMemory
 from ..errors import AcceleratorGraphError
 from .contents import Label
@@ -16,7 +16,7 @@ from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from .profile import GraphProfile
 
 
-def describe(graph: Lifecycle) -> GraphDescription:
+def describe(graph: BaseGraph) -> GraphDescription:
     """Return what is in a graph."""
     captured, home = graph._kept("describe()"), graph._home
     assert home is not None
@@ -29,7 +29,7 @@ def describe(graph: Lifecycle) -> GraphDescription:
     )
 
 
-def profile(graph: Lifecycle, replays: int, state: Iterable[object] | None, kernels: bool) -> GraphProfile:
+def profile(graph: BaseGraph, replays: int, state: Iterable[object] | None, kernels: bool) -> GraphProfile:
     """Return how long a graph's work takes; run it to find out."""
     runner = graph._runner_for("profile()")
     replays, arrays, kernels = profiling.checked(replays, state, kernels)
@@ -51,14 +51,14 @@ _TOLD = "as backend {!r} tells"
 _PoolKey = tuple[str, int, tuple[int, int]]
 
 
-def graph_memory(graph: Lifecycle) -> GraphMemory:
+def graph_memory(graph: BaseGraph) -> GraphMemory:
     """Return how much memory a captured graph takes."""
     runner = graph._runner
     assert runner is not None
     return _of(runner, "", {})
 
 
-def memory_report(graphs: Mapping[str, Lifecycle] | Iterable[Lifecycle] | None = None) -> MemoryReport:
+def memory_report(graphs: Mapping[str, BaseGraph] | Iterable[BaseGraph] | None = None) -> MemoryReport:
     """Return how much memory graphs take, the biggest first.
 
     Executables are measured when they are made, inside `measure_memory`; everything else is asked for now.
@@ -76,7 +76,7 @@ def memory_report(graphs: Mapping[str, Lifecycle] | Iterable[Lifecycle] | None =
         One of them is not a graph.
     """
     if graphs is None:
-        named = [("", graph) for graph in ownership.tracked() if isinstance(graph, Lifecycle)]
+        named = [("", graph) for graph in ownership.tracked() if isinstance(graph, BaseGraph)]
     elif isinstance(graphs, Mapping):
         named = [(str(name), graph) for name, graph in graphs.items()]
     elif isinstance(graphs, Iterable):
@@ -88,7 +88,7 @@ def memory_report(graphs: Mapping[str, Lifecycle] | Iterable[Lifecycle] | None =
     runners: set[replay.Runner] = set()
     found = []
     for name, graph in named:
-        if not isinstance(graph, Lifecycle):
+        if not isinstance(graph, BaseGraph):
             raise TypeError(f"memory_report: each must be an accelerator_graph.Graph, not {graph!r}.")
         runner = graph._runner
         if runner is not None and runner not in runners:
@@ -212,7 +212,7 @@ def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
     backend, device, number = key
     sharing = 0
     for each in ownership.tracked():
-        other = each._runner if isinstance(each, Lifecycle) else None
+        other = each._runner if isinstance(each, BaseGraph) else None
         if other is not None and (other.home.backend, other.home.device) == (backend, device):
             sharing += tuple(other.lease.shown) == number
     contents = measuring.pool_contents(runner.home, runner.lease)

@@ -13,7 +13,7 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import gc_pause, replay, states
+from accelerator_graph._core import capture, replay, states
 from accelerator_graph.backends.cpu import CpuBackend
 from threads import in_thread
 
@@ -462,7 +462,7 @@ def test_a_replay_that_loses_the_race_against_reset_is_a_state_error(stream):
     runner = graph._runner
     assert isinstance(runner, replay.Runner)
     graph.reset()
-    for use in (lambda: runner.replay(stream), lambda: runner.bind(stream, None)):
+    for use in (lambda: runner.replay(stream, stream), lambda: runner.bind(stream, None)):
         with pytest.raises(ag.GraphStateError, match="reset"):
             use()
 
@@ -470,7 +470,7 @@ def test_a_replay_that_loses_the_race_against_reset_is_a_state_error(stream):
 def test_the_current_stream_is_the_named_runtimes_own(monkeypatch):
     native = ag.Stream(backend="cpu").native
     monkeypatch.setattr(CpuBackend, "current_stream", lambda self, device=None: native)
-    assert ag.current_stream() is None
+    assert ag.current_stream(required=False) is None
     with ag.use_backend("cpu"):
         assert ag.current_stream().native is native
         assert not ag.is_current_stream_capturing()
@@ -524,7 +524,7 @@ def test_callbacks_of_the_collector_that_compare_equal_are_not_taken_for_ours(st
     try:
         with ag.Graph(stream=stream):
             stream.launch(int)
-            assert any(each is gc_pause._around for each in gc.callbacks)
+            assert any(each is capture.around_gc for each in gc.callbacks)
         assert gc.callbacks[0] is theirs
         assert len(gc.callbacks) == len(before) + 1
     finally:

@@ -24,7 +24,7 @@ pytestmark = lanes.require("software_cuda")
 from cuda.bindings import driver
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, gc_pause, ownership
+from accelerator_graph._core import capture, capture_table, ownership
 from accelerator_graph._core.extension import fast
 from accelerator_graph._core.pools import check_pool
 from accelerator_graph.interop import registry
@@ -918,7 +918,7 @@ def test_the_collector_waits_for_the_end_of_a_capture(torch, lazy_collector):
 
 
 def test_without_the_pause_the_collector_breaks_the_capture(torch, lazy_collector, monkeypatch):
-    monkeypatch.setattr(gc_pause, "pause", lambda: None)
+    monkeypatch.setattr(capture, "pause_gc", lambda: None)
     held, _ = in_a_cycle()
     with pytest.raises(ag.CaptureError), ag.graph(ag.Graph()):  # noqa: PT012
         held.clear()
@@ -935,14 +935,14 @@ def test_a_collection_in_the_body_is_harmless(torch):
         assert foreign() is None
     g.replay()
     assert value(x) == 5
-    assert gc_pause._around not in gc.callbacks
+    assert capture.around_gc not in gc.callbacks
 
 
 @pytest.fixture(name="unrelaxed")
 def unrelaxed_fixture(monkeypatch):
     before = list(gc.callbacks)
-    monkeypatch.setattr(gc_pause, "_around", lambda phase, info: None)
-    gc.callbacks[:] = [each for each in before if getattr(each, "__module__", "") != gc_pause.__name__]
+    monkeypatch.setattr(capture, "around_gc", lambda phase, info: None)
+    gc.callbacks[:] = [each for each in before if getattr(each, "__module__", "") != capture.__name__]
     yield
     gc.callbacks[:] = before
 
@@ -958,19 +958,19 @@ def test_without_relaxing_a_collection_in_the_body_breaks_the_capture(torch, unr
 def begin(key, relaxed=nullcontext):
     """Stand in for a capture that begins."""
     capture_table.live[key] = SimpleNamespace(relaxed=relaxed)
-    gc_pause.pause()
+    capture.pause_gc()
 
 
 def end(key):
     del capture_table.live[key]
-    gc_pause.resume()
+    capture.resume_gc()
 
 
 def test_an_interrupt_while_the_collector_is_switched_on(torch):
     begin(1)
     del capture_table.live[1]  # as far as the first clean-up came
     assert not gc.isenabled()
-    gc_pause.resume()
+    capture.resume_gc()
     assert gc.isenabled()
 
 
@@ -1034,12 +1034,12 @@ def test_the_last_of_several_captures_switches_the_collector_on():
     for first, second in ((1, 2), (2, 1)):
         begin(1)
         begin(2)
-        gc_pause.pause()
+        capture.pause_gc()
         end(first)
         assert not gc.isenabled()
         end(second)
         assert gc.isenabled()
-        gc_pause.resume()
+        capture.resume_gc()
     begin(1)
     gc.enable()  # the user, in the body
     end(1)

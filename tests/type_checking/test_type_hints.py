@@ -83,7 +83,7 @@ def test_type_hints_can_be_read() -> None:
         "accelerator_graph.Graph",
         "accelerator_graph.Graph.capture_error_mode",
         "accelerator_graph.Graph.replay",
-        "accelerator_graph.Graph, base Lifecycle, base GraphBase.retain",
+        "accelerator_graph.Graph, base BaseGraph.retain",
         "accelerator_graph.Stream.__exit__",
         "accelerator_graph.graphed",
         "accelerator_graph.compat._context.graph",
