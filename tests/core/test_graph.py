@@ -462,7 +462,7 @@ def test_a_replay_that_loses_the_race_against_reset_is_a_state_error(stream):
     runner = graph._runner
     assert isinstance(runner, replay.Runner)
     graph.reset()
-    for use in (lambda: runner.replay(stream), lambda: runner.bind(stream, None)):
+    for use in (lambda: runner.replay(stream, stream), lambda: runner.bind(stream, None)):
         with pytest.raises(ag.GraphStateError, match="reset"):
             use()
 

@@ -11,6 +11,7 @@ import accelerator_graph as ag
 from accelerator_graph.interop._torch.verifying import random_state
 from processes import execute
 
+from .forks import popen
 from .framework import taking_part
 
 pytestmark = pytest.mark.needs("torch")
@@ -306,5 +307,5 @@ def test_with_torch_but_no_gpu_nothing_changes():
         "print('same')"
     )
     gone = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''; os.environ['HIP_VISIBLE_DEVICES'] = ''\n"
-    done = execute([sys.executable, "-c", gone + code], timeout=120)
+    done = execute([sys.executable, "-c", gone + code], timeout=120, start=popen())
     assert done.stdout.strip() == "same", done.stderr
