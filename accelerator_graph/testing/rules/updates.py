@@ -220,10 +220,9 @@ class UpdateRules(Case):
         graph = self.graph(keep_graph=True)
         with stream:
             with ag.graph(graph):
-                self.enqueue(ag.current_stream() or stream, cell, 1, 1)
+                self.enqueue(ag.current_stream(), cell, 1, 1)
             with graph.recapture():
                 captured = ag.current_stream()
-                assert captured is not None
                 assert captured != stream
                 self.enqueue(captured, cell, 1, 10)
         graph.replay()
