@@ -251,7 +251,6 @@ class Capture:
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
-        self.lease.begin(backend.name, self.stream._device)
         frameworks = stream_stack.taking_part(backend) if self.frameworks is None else self.frameworks
         if prepare is not None and not capture_table.live:
             for framework in frameworks:
@@ -259,7 +258,7 @@ class Capture:
         if prepare is not None and not idle:
             with backend.relaxed(prepare._native):
                 backend.synchronize(prepare._native)
-        pool = (self.lease._id or self.lease.id) if frameworks else (0, 0)
+        pool = self.lease.id
         self._enter(frameworks, pool)
         recorder: FrameworkRecorder | None = None
         for framework in frameworks:
@@ -301,8 +300,8 @@ class Capture:
         if frameworks and handle is not None:
             device = self.stream._device
             relaxed = partial(_relaxed, self.backend, self.native, self._owner)
+            self.lease.frameworks.update(frameworks)
             for framework in frameworks:
-                self.lease.at_end(framework.release, self.backend)
                 entry.undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
 
     def failure(self, cause: BaseException) -> CaptureError | None:
@@ -420,7 +419,7 @@ class Capture:
             try:
                 stream_stack.leave(self)
             finally:
-                self.lease.captured()
+                self.lease.capturing = False
 
 
 class Captured(Owned):
