@@ -194,7 +194,7 @@ def test_every_capability_is_explained() -> None:
             "no/such/folder/report.md can't be written",
         ),
         (["cpu", "-o", "."], "is a folder"),
-        (["cpu", "--expected", "no_such_file"], "No such file or directory: 'no_such_file'"),
+        (["cpu", "--expected", "no_such_file"], "no_such_file: No such file or directory"),
     ],
 )
 def test_bad_input_is_refused_at_once(
