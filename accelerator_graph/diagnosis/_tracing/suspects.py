@@ -442,21 +442,19 @@ def others(here: int, capturing: int, last: Mapping[int, Moment], before: Positi
         if stack[0].is_standard() and not stack[0].function.endswith("run"):
             continue  # it waits for a lock, a queue, a socket, ...
         known = _known_call(top)
-        call = known or (places.Current("", None) if asks else places.in_progress(top))
+        call = known or (("", None) if asks else places.in_progress(top))
         if call is None or (known is None and before.get(ident) == (name, *at)):
             continue
+        called, first = call
         thread = "" if ident == capturing else name
-        found.append(Suspect(stack, call.text, call.first or itself(top), thread=thread, guessed=True))
+        found.append(Suspect(stack, called, first or itself(top), thread=thread, guessed=True))
     return found
 
 
-def _known_call(top: FrameType) -> places.Current | None:
+def _known_call(top: FrameType) -> tuple[str, object] | None:
     """Return the innermost call of a thread that is known to break captures."""
-    for frame in callers(top):
-        call = places.in_progress(frame)
-        if call is not None and call.text and for_call(call.text, common=False) is not None:
-            return call
-    return None
+    calls = filter(None, map(places.in_progress, callers(top)))
+    return next((call for call in calls if call[0] and for_call(call[0], common=False) is not None), None)
 
 
 def itself(top: FrameType) -> list[object]:
