@@ -60,7 +60,7 @@ ON_DEMAND = [
     "inspection.fingerprint",
     "inspection.memory",
     "inspection.profile",
-    "interop._contract.records",
+    "interop.records",
     "interop._torch.errors",
     "testing",
 ]

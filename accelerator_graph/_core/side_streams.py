@@ -40,13 +40,12 @@ class Default:
         The frameworks that take part in captures of the stream's backend.
     """
 
-    __slots__ = ("answers", "chosen", "forks", "frameworks", "stream", "taking_part")
+    __slots__ = ("chosen", "forks", "found", "stream", "taking_part")
 
     def __init__(self, stream: Stream, chosen: str | None) -> None:
         self.stream = stream
         self.chosen = chosen
-        self.frameworks = interop.initialised()
-        self.answers = [interop.current_stream(framework) for framework, _ in self.frameworks]
+        self.found = interop.current_streams()
         self.forks = ownership.forks
         self.taking_part = stream_stack.taking_part(stream._backend)
 
@@ -54,13 +53,7 @@ class Default:
         """Return True if looking for the current stream would find the same one."""
         if stream_stack.thread.entries or chosen != self.chosen or ownership.forks != self.forks:
             return False
-        frameworks = interop.initialised()
-        if frameworks != self.frameworks:
-            return False
-        try:
-            return [framework.current_stream() for framework, _ in frameworks] == self.answers
-        except Exception:  # the next search for the stream leaves the framework out
-            return False
+        return interop.current_streams() == self.found
 
 
 class _Thread(threading.local):
