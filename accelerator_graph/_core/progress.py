@@ -85,6 +85,10 @@ class Progress:
                 self.nodes += 1
         self._places.append(place)
 
+    def is_marker(self, target: int | None) -> bool:
+        """Return True for the target of a node that is one of the markers."""
+        return target is not None and 0 <= target - self._address < _CELL
+
     def place(self) -> Place:
         """Return how far the latest run has come. Asks neither the device nor the driver."""
         number = int.from_bytes(ctypes.string_at(self._address, _CELL), "little")

@@ -16,16 +16,28 @@ from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from .profile import GraphProfile
 
 
+_MARKER = "marker of progress"
+"""The name of the nodes that `Graph(progress=True)` adds: the user has not recorded them."""
+
+
 def describe(graph: BaseGraph) -> GraphDescription:
     """Return what is in a graph."""
     captured, home = graph._kept("describe()"), graph._home
     assert home is not None
     runner = graph._runner_for("describe()")
-    contents = runner.contents(captured)
-    labelled = if_in_order(captured.labels, contents[1], captured.backend)
+    nodes, edges = runner.contents(captured)
+    if (progress := graph._progress) is not None:
+        marked = {node.id for node in nodes if progress.is_marker(node.target)}
+        nodes = [node._replace(name=_MARKER) if node.id in marked else node for node in nodes]
+    labelled = if_in_order(captured.labels, edges, captured.backend)
     pool = runner.lease.shown
     return GraphDescription.of(
-        home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
+        home.backend,
+        home.device,
+        (nodes, edges),
+        map(Label._make, labelled),
+        captured.mode,
+        (pool[0], pool[1]),
     )
 
 
