@@ -5,13 +5,16 @@ import os
 import queue
 import sys
 import threading
+from collections import defaultdict
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import progress
 from accelerator_graph.backends.cpu import CpuBackend
-from accelerator_graph.diagnosis import ranks_groups
+from accelerator_graph.diagnosis import progress, ranks_groups
+from accelerator_graph.diagnosis.progress import markers_of
 from accelerator_graph.diagnosis.watchdog import WatchdogReport
 from core.test_interrupts import Interrupter
 from processes import execute
@@ -47,7 +50,7 @@ def stream():
 
 
 def captured(stream, gates, **how):
-    with ag.Graph(keep_graph=True, progress=True, **how) as graph:
+    with ag.Graph(keep_graph=True, observe=ag.progress(), **how) as graph:
         stream.launch(gates.stop)
         with ag.label("layer"):
             stream.launch(gates.stop)
@@ -59,7 +62,7 @@ def captured(stream, gates, **how):
 
 
 def place(graph):
-    return str(graph._progress.place())
+    return str(markers_of(graph).place())
 
 
 def test_places_of_a_replay(stream, gates):
@@ -93,7 +96,7 @@ def test_an_empty_label_and_an_empty_graph_are_still_told(stream):
     with (
         pytest.warns(ag.EmptyLabelWarning, match="nothing was recorded inside the label 'nothing'"),
         pytest.warns(ag.EmptyGraphWarning),
-        ag.Graph(progress=True),
+        ag.Graph(observe=ag.progress()),
         ag.label("nothing"),
     ):
         pass
@@ -101,7 +104,7 @@ def test_an_empty_label_and_an_empty_graph_are_still_told(stream):
 
 def test_more_places_than_a_byte_holds(stream, gates):
     stops = (126, 127, 128, 255, 299)
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         for number in range(300):
             with ag.label(str(number)):
                 stream.launch(gates.stop if number in stops else str)
@@ -118,11 +121,11 @@ def test_more_places_than_a_byte_holds(stream, gates):
 
 def test_too_many_places(stream, monkeypatch):
     monkeypatch.setattr(progress, "_MOST_PLACES", 6)
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         for number in range(9):
             with ag.label(str(number)):
                 stream.launch(str)
-    assert len(graph._progress._places) == 6
+    assert len(markers_of(graph)._places) == 6
     graph.replay()
     stream.synchronize()
     assert place(graph) == "the last run has ended"
@@ -133,21 +136,21 @@ def test_graphs_have_their_own_places(stream, monkeypatch):
     progress._cells.clear()
     graphs = []
     for _ in range(9):
-        with ag.Graph(progress=True) as graph:
+        with ag.Graph(observe=ag.progress()) as graph:
             stream.launch(str)
         graphs.append(graph)
-    assert len({graph._progress._address for graph in graphs}) == 9
+    assert len({markers_of(graph)._address for graph in graphs}) == 9
     graphs[4].replay()
     stream.synchronize()
     assert [place(graph) == "no run has begun" for graph in graphs] == [i != 4 for i in range(9)]
 
 
 def test_a_broken_capture_fails_as_ever(stream):
-    graph = ag.Graph(progress=True)
+    graph = ag.Graph(observe=ag.progress())
     with pytest.raises(ag.CaptureError) as raised, graph, ag.label("breaks"):
         stream.synchronize()
     assert raised.value.reason == "illegal_call"
-    assert graph._progress is None
+    assert markers_of(graph) is None
 
 
 class NoMemory(CpuBackend):
@@ -177,10 +180,10 @@ def test_backends_without_markers_refuse(kind, fact):
     ag.backends.register("planted", kind)
     try:
         stream = ag.Stream(backend="planted")
-        graph = ag.Graph(progress=True)
+        graph = ag.Graph(observe=ag.progress())
         with pytest.raises(ag.UnsupportedError) as raised, stream, graph:
             pass
-        assert str(raised.value) == (f"progress=True: backend 'planted' {fact}; capture without progress.")
+        assert str(raised.value) == (f"progress(): backend 'planted' {fact}; capture without it.")
         assert graph.state == "empty"
         with stream, ag.Graph(), ag.label("without"):
             stream._backend.launch(stream._native, str)
@@ -226,11 +229,11 @@ def test_a_replay_that_hangs(stream, gates):
         gates.open.release()
     thread.join(LIMIT)
     assert dog.report.places == {0: "in 'layer / all-reduce'"}
-    assert (dog.report.rank, dog.report.seconds) == (0, 0.2)
+    assert (dog.report.rank, dog.report.seconds) == (None, 0.2)
     assert "waits_for_the_replay" in dog.report.stacks["waiting"]
     head, first, *_ = file.getvalue().splitlines()
-    assert head == "watchdog: rank 0 is still waiting after 0.2 s"
-    assert first == "  rank 0: in 'layer / all-reduce'"
+    assert head == "watchdog: still waiting after 0.2 s"
+    assert first == "  in 'layer / all-reduce'"
     assert "waits_for_the_replay" in file.getvalue()
 
 
@@ -239,7 +242,7 @@ def test_a_graph_without_markers_has_stacks(stream):
         stream.launch(str)
     with ag.watchdog(graph, 0.05, file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
-    assert dog.report.places == {0: "not known, since its graph was made without progress=True"}
+    assert dog.report.places == {0: "not known, since its graph was made without progress()"}
     assert "test_a_graph_without_markers" in dog.report.stacks[threading.current_thread().name]
 
 
@@ -273,29 +276,45 @@ def test_ranks_tell_each_other(stream, gates):
     assert [*dog.report.places.values()] == ["in 'layer'", "in 'layer'", "in no label"]
 
 
-def test_a_group_of_some_ranks_has_their_numbers_in_the_program(stream, monkeypatch):
-    members = ranks_groups.Members(6, [4, 6])
-    monkeypatch.setattr("accelerator_graph.diagnosis.watchdog.members_of", lambda group: members)
-    with ag.Graph(progress=True) as graph:
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_group_of_some_ranks_has_their_numbers_in_the_program(stream, monkeypatch, gone):
+    from .test_ranks import Store
+
+    class Gone(Store):
+        def check(self, keys):
+            raise RuntimeError("Broken pipe")
+
+    class ProcessGroup:
+        group_name = "pair"
+
+    store = Gone() if gone else Store()
+    distributed = SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: True,
+        ProcessGroup=ProcessGroup,
+        get_rank=lambda group: 1,
+        get_process_group_ranks=lambda group: [4, 6],
+        distributed_c10d=SimpleNamespace(_get_default_store=lambda: store),
+    )
+    monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
+    monkeypatch.setattr(ranks_groups, "_rounds", defaultdict(count))
+    store.set("accelerator_graph/watchdog/pair/0/said/0", "in 'layer'")
+    store.set("accelerator_graph/watchdog/pair/0/read/0", "")
+    with ag.Graph(observe=ag.progress()) as graph:
         stream.launch(str)
-    with ag.watchdog(graph, 0.05, lambda text: ["0 in 'layer'", text], file=io.StringIO()) as dog:
-        dog._thread.join(LIMIT)
-    assert dog.report.places == {4: "in 'layer'", 6: "no run has begun"}
-    assert dog.report.rank == 6
-
-    def gather(text):
-        raise RuntimeError("the store is gone")
-
-    with ag.watchdog(graph, 0.05, gather, file=io.StringIO()) as dog:
+    with ag.watchdog(graph, 0.05, ProcessGroup(), file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
     assert dog.report.rank == 6
-    assert [*dog.report.places] == [6]
+    if gone:
+        assert [*dog.report.places] == [6]
+    else:
+        assert dog.report.places == {4: "in 'layer'", 6: "no run has begun"}
 
 
 def test_other_ranks_that_say_nothing(stream):
     from .test_ranks import Store
 
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, (Store(), 1, 2), file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
@@ -310,7 +329,7 @@ def test_ranks_that_can_not_be_asked(stream):
     def gather(text):
         raise RuntimeError("the store is gone")
 
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, gather, file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
@@ -324,12 +343,14 @@ def test_a_rank_that_can_not_ask_says_which_it_is(stream):
         def set(self, key, value):
             raise ConnectionResetError("the store is gone")
 
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, (Gone(), 3, 8), file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
     assert dog.report.rank == 3
-    assert dog.report.places == {3: "no run has begun (the others can't be asked: the store is gone)"}
+    assert [*dog.report.places] == [3]
+    assert dog.report.places[3].startswith("no run has begun (the others can't be asked: the store does not")
+    assert dog.report.places[3].endswith("(the store is gone))")
 
 
 def test_the_text_of_a_report():
@@ -367,50 +388,30 @@ def test_a_report_is_flushed_and_has_no_stack_of_the_watchdogs_own(stream):
     assert dog._thread.name == "accelerator_graph watchdog"
 
 
-@pytest.mark.parametrize(
-    ("group", "default", "asked"),
-    [(None, False, []), (None, True, [None]), ("mine", False, ["mine"]), ("mine", True, ["mine"])],
-)
-@pytest.mark.parametrize("fails", [None, "members", "exchange"])
-def test_the_ranks_that_are_asked(stream, monkeypatch, group, default, asked, fails):
-    seen = {"exchange_over": [], "members_of": [], "own_rank": []}
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("group", [None, "mine"])
+def test_the_ranks_that_are_asked(stream, monkeypatch, group, fails):
+    module, asked = sys.modules["accelerator_graph.diagnosis.watchdog"], []
 
-    def exchange(text, seconds):
-        assert (text, seconds) == ("no run has begun", module._PATIENCE)
-        if fails == "exchange":
-            raise RuntimeError("no")
-        return ranks_groups.Answers(1, 3, {0: "zero", 1: text})
+    class Known(ranks_groups.Peers):
+        own = 7
 
-    def members_of(of):
-        seen["members_of"].append(of)
-        if fails == "members":
-            raise RuntimeError("no")
-        return ranks_groups.Members(7, [2, 7, 5])
+        def exchange(self, text, timeout):
+            assert (text, timeout) == ("no run has begun", module._PATIENCE)
+            if fails:
+                raise RuntimeError("no")
+            return ranks_groups.Answers(7, {2: "zero", 7: text, 5: None})
 
-    def exchange_over(*what):
-        seen["exchange_over"].append(what)
-        return exchange
-
-    module = sys.modules["accelerator_graph.diagnosis.watchdog"]
-    monkeypatch.setattr(module, "has_default", lambda: default)
-    monkeypatch.setattr(module, "exchange_over", exchange_over)
-    monkeypatch.setattr(module, "members_of", members_of)
-    monkeypatch.setattr(module, "own_rank", lambda of: seen["own_rank"].append(of) or 4)
-    with ag.Graph(progress=True) as graph:
+    monkeypatch.setattr(module, "peers_of", lambda *what: asked.append(what) or Known())
+    with ag.Graph(observe=ag.progress()) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.01, group, file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
-    assert seen["exchange_over"] == [(each, "watchdog") for each in asked]
-    assert seen["members_of"] == asked
-    assert seen["own_rank"] == (asked if fails == "members" else [])
-    failed = "no run has begun (the others can't be asked: no)"
-    rank, places = 7, {2: "zero", 7: "no run has begun", 5: module._SILENT}
-    if not asked:
-        rank, places = 0, {0: "no run has begun"}
-    elif fails:
-        rank = 4 if fails == "members" else 7
-        places = {rank: failed}
-    assert (dog.report.rank, dog.report.seconds, dog.report.places) == (rank, 0.01, places)
+    assert asked == [(group, "watchdog")]
+    places = {2: "zero", 7: "no run has begun", 5: module._SILENT}
+    if fails:
+        places = {7: "no run has begun (the others can't be asked: no)"}
+    assert (dog.report.rank, dog.report.seconds, dog.report.places) == (7, 0.01, places)
 
 
 def test_the_inner_block_of_a_watchdog_is_left_first(stream):
@@ -519,11 +520,6 @@ def test_a_group_that_is_none_is_refused_on_entry():
         pass
 
 
-def test_progress_is_a_flag():
-    with pytest.raises(TypeError, match="progress must be True or False"):
-        ag.Graph(progress=1)
-
-
 def test_it_ends_the_process_even_if_it_can_not_write():
     program = """
 import io, threading
@@ -542,7 +538,7 @@ def test_it_ends_the_process_if_it_is_to():
 import threading
 import accelerator_graph as ag
 begun = threading.Event()
-with ag.Stream(backend="cpu") as stream, ag.Graph(progress=True) as graph, ag.label("forever"):
+with ag.Stream(backend="cpu") as stream, ag.Graph(observe=ag.progress()) as graph, ag.label("forever"):
     stream.launch(begun.set)
     stream.launch(threading.Event().wait)
 graph.replay()
@@ -553,6 +549,6 @@ with ag.watchdog(graph, 0.2, exit=True):
     done = execute([sys.executable, "-W", "error", "-c", program], timeout=LIMIT)
     assert done.returncode == 1
     assert done.stderr.splitlines()[:2] == [
-        "watchdog: rank 0 is still waiting after 0.2 s",
-        "  rank 0: in 'forever'",
+        "watchdog: still waiting after 0.2 s",
+        "  in 'forever'",
     ]
