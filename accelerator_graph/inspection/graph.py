@@ -16,19 +16,14 @@ from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from .profile import GraphProfile
 
 
-_MARKER = "marker of progress"
-"""The name of the nodes that `Graph(progress=True)` adds: the user has not recorded them."""
-
-
 def describe(graph: BaseGraph) -> GraphDescription:
     """Return what is in a graph."""
     captured, home = graph._kept("describe()"), graph._home
     assert home is not None
     runner = graph._runner_for("describe()")
     nodes, edges = runner.contents(captured)
-    if (progress := graph._progress) is not None:
-        marked = {node.id for node in nodes if progress.is_marker(node.target)}
-        nodes = [node._replace(name=_MARKER) if node.id in marked else node for node in nodes]
+    for name_of in [each.own_name for each in runner.observations if hasattr(each, "own_name")]:
+        nodes = [node._replace(name=name_of(node) or node.name) for node in nodes]
     labelled = if_in_order(captured.labels, edges, captured.backend)
     pool = runner.lease.shown
     return GraphDescription.of(

@@ -2,7 +2,7 @@
 
 // Draws the shown items with cytoscape: branches side by side, and in as many columns as the window has room for.
 const Drawing = (() => {
-  const HEIGHT = 26, ROW = 46, BETWEEN = 18, GAP = 84, INDENT = 10, AROUND = 60, PADDING = 16;
+  const HEIGHT = 26, ROW = 46, BETWEEN = 18, GAP = 84, INDENT = 10, AROUND = 120, PADDING = 16;
   const NARROW = 168, WIDE = 264, WIDEST = 480, FEWEST = 8, MANY = 1500, READABLE = 0.5, LEGIBLE = 0.85, MARGIN = 0.25;
   const FONT = "12px system-ui, sans-serif", LONGEST = 300;
   let width = NARROW;
@@ -94,13 +94,15 @@ const Drawing = (() => {
   // what makes a whole of the window's shape.
   function shape(lines, widest, needed, { clientWidth, clientHeight }) {
     for (const zoom of [1, LEGIBLE]) {
-      const rows = Math.max(FEWEST, Math.floor((clientHeight / zoom - AROUND + ROW - HEIGHT) / ROW)), columns = Math.ceil(lines / rows);
-      const room = roomOf(clientWidth / zoom, columns, widest);
-      if (room >= Math.min(needed, NARROW)) return [rows, Math.min(needed, room)];
+      const rows = Math.max(FEWEST, Math.floor((clientHeight / zoom - AROUND + ROW) / ROW));
+      const room = roomOf(clientWidth / zoom, Math.ceil(lines / rows), widest);
+      if (room >= (zoom === 1 ? needed : Math.min(needed, NARROW))) return [rows, Math.min(needed, room)];
     }
     const wide = Math.min(needed, WIDE, Math.max(NARROW, roomOf(clientWidth, 1, widest))), step = widest * (wide + BETWEEN) + GAP;
-    const rows = Math.sqrt((lines * step * Math.max(1, clientHeight)) / (ROW * Math.max(1, clientWidth)));
-    return [Math.max(FEWEST, Math.floor(clientHeight / ROW), Math.ceil(rows)), wide];
+    const whole = Math.sqrt((lines * step * Math.max(1, clientHeight)) / (ROW * Math.max(1, clientWidth)));
+    const rows = Math.max(FEWEST, Math.floor(clientHeight / ROW), Math.ceil(whole));
+    const room = roomOf(clientWidth, Math.ceil(lines / rows), widest);
+    return [rows, room < NARROW ? wide : Math.min(wide, room)];
   }
 
   // Gives each shown item its place: a column of the page, and a row in it. Returns the rows of a column.
