@@ -288,9 +288,9 @@ class Case(ABC):
         return self.backend.capture_end(token)
 
     @contextmanager
-    def executable(self, stream: ag.Stream, cell: Any) -> Iterator[Any]:
+    def executable(self, stream: ag.Stream, cell: Any, *, slow: bool = False) -> Iterator[Any]:
         """Have an executable of one piece of work, whose graph is destroyed before."""
-        graph = self.recorded(stream, cell)
+        graph = self.recorded(stream, cell, slow=slow)
         executable = self.backend.instantiate(graph)
         self.backend.destroy_graph(graph)
         try:
@@ -338,6 +338,11 @@ class Case(ABC):
         """Return what a cell holds when one stream is done."""
         stream.synchronize()
         return self.used.read(cell)
+
+    def bytes_of(self, buffer: Any) -> bytes:
+        """Return what a buffer holds when all streams of this test are done."""
+        self.synchronize()
+        return self.used.read_bytes(buffer)
 
     def replayed(self, graph: ag.Graph, cell: Any, *, times: int = 1) -> int:
         """Replay a graph; return what a cell then holds."""

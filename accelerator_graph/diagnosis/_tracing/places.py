@@ -35,7 +35,7 @@ _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 @lru_cache(4096)  # by file: to hash a code object takes longer than all the rest of an event
 def kind_of(file: str) -> int:
-    """Return what kind of code a file has, as a number that ``_core/fast_watch.h`` knows.
+    """Return what kind of code a file has, as a number that ``_core/fast/watch.h`` knows.
 
     1 and 2: code whose lines are not watched, and 2 if it runs only because a capture is watched. 3: a
     package that the user has installed, whose lines are not watched while it is imported. 0: other code.
