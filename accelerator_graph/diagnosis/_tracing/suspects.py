@@ -204,7 +204,7 @@ class Rules:
         captured = self.is_captured(call.name, call.first)
         if scope == "stream" and captured is None:
             return False
-        if scope and (scope != "unsafe" or last.startswith(("cu", "hip"))):
+        if scope and (scope != "unsafe" or re.match(r"cu|hip", last)):
             return self.breaks(call.name, captured, False) is True
         if not _OF_AN_ARRAY.fullmatch(last) or not _is_array(call.first):
             return False
