@@ -150,7 +150,7 @@ class _Known:
         self.is_default = not stream.handle
         self.chosen = chosen
         self.frameworks = interop.initialised()
-        self.answers = [interop.current_stream(framework) for framework, _ in self.frameworks]
+        self.answers = [each for _, _, each in interop.current_streams()]
         self.forks = ownership.forks
         self.taking_part = stream_stack.taking_part(stream._backend)
 
