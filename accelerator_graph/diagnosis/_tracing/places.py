@@ -38,7 +38,7 @@ def is_passive(code: CodeType) -> bool:
 
 
 def kind_of(file: str) -> int:
-    """Return what kind of code a file has, as a number that ``_core/fast_watch.h`` knows."""
+    """Return what kind of code a file has, as a number that ``_core/fast/watch.h`` knows."""
     if _is_passive(file):
         return 2
     return 1 if _is_unwatched(file) else 3 if _is_installed(file) else 0
