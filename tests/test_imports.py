@@ -27,14 +27,12 @@ COLD = [
 ON_DEMAND = [
     "_arrays",
     "_cli",
-    "_core.collectives",
     "_core.files",
     "_core.labels",
     "_core.liveness",
     "_core.memory",
     "_core.node_changes",
     "_core.profiling",
-    "_core.progress",
     "_core.update",
     "_demo",
     "_graphed",
@@ -60,7 +58,7 @@ ON_DEMAND = [
     "inspection.fingerprint",
     "inspection.memory",
     "inspection.profile",
-    "interop._contract.records",
+    "interop.records",
     "interop._torch.errors",
     "testing",
 ]

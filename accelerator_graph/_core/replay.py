@@ -18,11 +18,11 @@ from ..errors import AcceleratorGraphError, CaptureError, GraphStateError, Unsup
 from ..interop.base import FrameworkRecorder
 from . import capture_table
 from .extension import fast, new_lock
+from .observers import check_of, measuring
 from .ownership import Owned, drain
 from .states import RESET_MEANWHILE
 from .stream_stack import is_constant
 from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
-from .switches import measuring
 
 if TYPE_CHECKING:
     from ..backends.base import Backend, GraphContents, Recorder
@@ -125,7 +125,7 @@ class Current:
         self.why = why
         self.until = until
 
-    def checked(self, check: Callable[[], None]) -> Current:
+    def checked(self, check: Callable[[], None] | None) -> Current:
         """Return the same with this check."""
         return Current(self.executable, check, self.former, self.why, self.until)
 
@@ -363,6 +363,7 @@ class Runner:
         "lease",
         "lock",
         "measured",
+        "observations",
         "retained",
     )
 
@@ -390,6 +391,8 @@ class Runner:
         """Whether another stream was captured than that of replays."""
         self.retained: tuple[object, ...] = ()
         """What the graph's present work needs."""
+        self.observations: tuple[Any, ...] = ()
+        """What stays with the work of what has observed its capture."""
         self.changing: Changing | None = None
         """The change of the graph that is under way."""
         self.counted = None if keep else captured.recorder.node_count(captured.value)
@@ -526,11 +529,11 @@ class Runner:
             handle = 0 if answer is None else answer[0]
             (launchers.get(handle) or missing(handle))()
 
-        ask = framework.current_handle(device)
+        ask = framework.current_handle
         if fast is None or ask is None:
             return launch
-        exchange = framework.work_stream(device) or ()
-        follow: Callable[[], None] = fast.Follower(launchers, missing, *ask, exchange=exchange)
+        exchange = () if framework.exchange is None else (*framework.exchange, device)
+        follow: Callable[[], None] = fast.Follower(launchers, missing, ask, device, exchange=exchange)
         return follow
 
     def stream_for(self, obj: object) -> Stream:
@@ -606,11 +609,11 @@ class Runner:
         latest.launch()
         return True
 
-    def check_with(self, check: Callable[[], None]) -> None:
-        """Call this ahead of every launch from now on, in callables from before, too."""
+    def observe(self, *observations: Any) -> None:
+        """Have these observations, whose checks are called ahead of every launch from now on."""
         with self.lock:
-            if self._current.check is None:
-                self.launching.owner = self._current.checked(check)
+            self.launching.owner = self._current.checked(check_of(observations))
+            self.observations = observations
 
     def refuse(self, why: str, until: Literal["replay", "instantiate"] = "replay") -> None:
         """Let go of the executable; callables raise `GraphStateError` until there is another one."""

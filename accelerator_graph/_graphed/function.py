@@ -59,10 +59,11 @@ class Graphed(Generic[P, R]):
         self._positional: Shape = (self._arguments.positional, ())
         self._instances: PerInstance[Graphed[..., R]] = PerInstance(getattr(function, "__name__", ""))
         self._lock = new_lock()
+        """Owned by a thread in a call, so also in a signal handler or a finaliser that interrupts one."""
         self._cache = GraphCache(options)
         self._latest: tuple[RecordedCall, Guarded] | None = None
         """The graph of the latest call, and what sees that the next one is like that, if anything does."""
-        ownership.track(self)
+        ownership.graphs.add(ownership.Ref(self, ownership.forget))
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""
@@ -71,7 +72,7 @@ class Graphed(Generic[P, R]):
             found: Any = latest[1].same(args, kwargs)
             if type(found) is tuple:  # replayed: the result
                 return found[0]  # type: ignore[no-any-return]
-            if found is not None and not self._in_a_call():
+            if found is not None and not self._lock._is_owned():
                 where = found.pop()
                 with self._lock:
                     if latest is not self._latest or where is not latest[1].where:
@@ -79,7 +80,7 @@ class Graphed(Generic[P, R]):
                     replayed = self._replay(latest[0], latest[0].signature, found, where=where)
                 if replayed is not None:
                     return replayed[0]  # type: ignore[no-any-return]
-        if capture_table.thread.graphs or self._in_a_call():
+        if capture_table.thread.graphs or self._lock._is_owned():
             return self._function(*args, **kwargs)
         given: tuple[Any, ...] = args
         if self._method is not None and self._instance is not None:
@@ -125,8 +126,8 @@ class Graphed(Generic[P, R]):
         recorded.guard_tried = True
         if fast is not None and self._choose is None:
             sources = self._arguments.sources(count, names)
-            parts = recorded.inputs, recorded.result, call, sources, self._instance
-            recorded.guarded = guarded(*parts, self._cache.reader, self._lock)
+            reader, lock = self._cache.reader, self._lock
+            recorded.guarded = guarded(recorded, call, sources, self._instance, reader, lock)
 
     def _pause(self) -> None:
         """Have no guard replay on its own until the next call; the lock is held."""
@@ -134,10 +135,6 @@ class Graphed(Generic[P, R]):
         if latest is not None:
             self._cache.count_replays(latest[0], latest[1].same.stop())
             self._latest = None
-
-    def _in_a_call(self) -> bool:
-        """Return True in a signal handler or a finaliser that interrupts another call of this thread."""
-        return self._lock._is_owned()  # type: ignore[no-any-return]
 
     def _replay(
         self,
@@ -151,7 +148,8 @@ class Graphed(Generic[P, R]):
 
         `current` is the current stream, if it is known; `where` that of the latest call, if it is ready.
         """
-        self._pause()
+        if self._latest is not None:
+            self._pause()
         if recorded.closed:  # by another thread
             return None
         if self._choose is not None:
@@ -241,7 +239,7 @@ class Graphed(Generic[P, R]):
             )
         for each in self._instances:
             each.cache_clear()
-        if self._in_a_call():
+        if self._lock._is_owned():
             raise GraphStateError(
                 f"{self!r}: cache_clear() has to wait for runs, and this thread is in the middle of one; "
                 "call it outside of signal handlers and finalisers."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._arrays.signatures import Call, Reader, has_repeats
@@ -16,6 +15,7 @@ from .arguments import Source
 if TYPE_CHECKING:
     from .._core._fast import Guard
     from .call_order import ReplayStream
+    from .recorded_call import RecordedCall
     from .results import Result
     from .static_inputs import StaticInputs
 
@@ -23,8 +23,7 @@ _ARRAY, _CONSTANT, _INSTANCE = range(3)
 
 
 def guarded(
-    inputs: StaticInputs,
-    result: Result,
+    recorded: RecordedCall,
     call: Call,
     sources: Sequence[Source],
     instance: weakref.ref[Any] | None,
@@ -57,7 +56,7 @@ def guarded(
         guard = fast.Guard(capture_table.live, lock, positional, named, tuple(parameters), modes)
     except Exception:  # a type that does not describe its arrays, or not these
         return None
-    return Guarded(guard, inputs, result)
+    return Guarded(guard, recorded.inputs, recorded.result)
 
 
 class Guarded:
@@ -92,6 +91,6 @@ class Guarded:
         if type(launch) is fast.Launcher:
             result, finish = self._result.of_every_call(), None
             if result is None:
-                finish = partial(self._result.for_call, stream=where.stream)
+                finish = self._result.for_call
             self._how = launch, result, finish, *self._inputs.patches()
         self.where = where

@@ -8,18 +8,16 @@ import sys
 from typing import Any, ClassVar
 
 from .. import api
-from .._core import capture_table, ownership, stream_stack, switches
-from .._core.capture import CaptureMode, CapturePlan
+from .._core import capture_table, ownership, stream_stack
+from .._core.capture import CaptureMode, Where
+from .._core.liveness import ownership as ownership_of_arrays
 from .._core.pools import AnyPool
 from .._core.streams import Borrowed, FrameworkCurrent, Stream
-from .._interpreter.outside import is_unset
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error
 from ..interop import registry as interop
 from ..interop.torch import Torch
 from . import _words as words
-
-_LIVENESS = switches.VARIABLES[switches.LIVENESS]
 
 _PASSED_ON = {
     "get_graph_data",
@@ -57,29 +55,40 @@ class TorchGraph(api.Graph):
     """The class of torch that this one stands in for; None if torch has none."""
 
     check_input_liveness = False
-    """For the next capture; the environment variable may ask for it as well."""
+    """For the next capture; the environment variable may ask for it as well, or forbid it."""
 
-    def _begin(self, plan: CapturePlan) -> None:
-        torch = torch_module()
+    @staticmethod
+    def _where(
+        stream: Stream | None, backend: str | None, *, side: bool = False, prepare: bool = False
+    ) -> Where:
+        """Capture torch's current stream, and have replays follow it."""
+        place, stream, here = Where(), stream or _current(), _surroundings()
+        place.stream, device = stream, stream._device
+        place.frameworks, place.prepares, place.waits_for = here.taking_part, prepare, None
+        if prepare and not capture_table.live:
+            _prepare(device)
+        elif prepare:
+            place.waits_for = stream
+        handle, _ = here.torch.current_stream(device)
+        home = here.current(handle, device) if handle else here.defaults.get(device)
+        if home is None:
+            home = here.defaults[device] = here.current(0, device)
+        place.hold, place.home = home, home.held()
+        return place
+
+    def _begin(self, place: Where, *how: Any, **guard: Any) -> None:
+        before = self._observers
+        if self.check_input_liveness:
+            self._observers = (*before, ownership_of_arrays())
         try:
-            plan.stream = target = plan.stream or _current()
-            if plan.prepare and not capture_table.live:
-                _prepare(torch, target._device)
-                plan.idle = True
-            if plan.home is None:
-                _follow(plan, target._device)
-            if not is_unset(_LIVENESS):
-                plan.finds_inputs = switches.is_on(self.check_input_liveness or None, switches.LIVENESS)
-            elif self.check_input_liveness:
-                plan.finds_inputs = True
-            super()._begin(plan)
-        except CaptureError as error:
-            if error.reason == "default_stream":
+            super()._begin(place, *how, **guard)
+        except BaseException as error:
+            self._recover()
+            if isinstance(error, CaptureError) and error.reason == "default_stream":
                 error.args = (words.ahead(words.DEFAULT_STREAM, str(error)),)
             raise
-        owner = target._owner
-        if isinstance(owner, Borrowed) and isinstance(owner.obj, torch.cuda.Stream):
-            torch.cuda.set_stream(owner.obj)  # the same stream, in an object that equals the caller's
+        finally:
+            self._observers = before
 
     def _abandon(self, exc: BaseException, *then: str) -> None:
         """Leave no trace because the body raised. torch's refusals pass unchanged, as in torch."""
@@ -90,7 +99,7 @@ class TorchGraph(api.Graph):
                 raise
 
     def _worded(self, what: str, message: str) -> str:
-        return words.worded(what, message, self.state, keeps=self._keep_graph, hip=_for_hip())
+        return words.worded(what, message, self.state, keeps=self._keeps == "graph", hip=_for_hip())
 
     def _torch_graph(self) -> Any:
         """Return torch's own graph, which records and replays."""
@@ -126,7 +135,7 @@ class CUDAGraph(TorchGraph):
             What the driver refuses during the capture.
         check_input_liveness : bool
             Raise at a replay if an array that the captured work uses is gone, as
-            `Graph(check_input_liveness=True)` does.
+            `Graph(observe=ownership())` does.
 
         Raises
         ------
@@ -200,7 +209,9 @@ def _current() -> Stream:
     """Return torch's current stream, kept alive by torch's object for it."""
     own = torch_module().cuda.current_stream()
     if not own.cuda_stream:
-        raise capture_error("a capture of torch's current stream did not begin", reason="default_stream")
+        error = capture_error("a capture of torch's current stream did not begin", reason="default_stream")
+        error.args = (words.ahead(words.DEFAULT_STREAM, str(error)),)
+        raise error
     return stream_of(own)
 
 
@@ -222,7 +233,7 @@ class _Surroundings:
         self.backend = registry.get(name)
         self.taking_part = stream_stack.taking_part(self.backend)
         self.defaults: dict[int, Stream] = {}
-        """By device: a hold on torch's default stream that nobody closes."""
+        """By device: torch's default stream, which nobody closes."""
 
     def current(self, handle: int, device: int) -> Stream:
         """Return torch's current stream of a device, for a graph whose replays follow it."""
@@ -242,28 +253,16 @@ def _surroundings() -> _Surroundings:
     return known
 
 
-def _follow(plan: CapturePlan, device: int) -> None:
-    """Have replays follow torch's current stream of a device, and note who takes part in the capture."""
-    here = _surroundings()
-    plan.frameworks = here.taking_part
-    handle, _ = here.torch.current_stream(device)
-    default = None if handle else here.defaults.get(device)
-    if default is not None:
-        plan.default, plan.home = default, default.held()
-    else:
-        plan.home = here.current(handle, device)
-        if not handle:
-            here.defaults[device] = plan.home.held()
-
-
 def stream_of(own: Any) -> Stream:
     """Return the stream that a ``torch.cuda.Stream`` stands for, and keep that object alive."""
-    backend = _surroundings().backend
-    return Stream._make(backend, backend.as_stream(own.cuda_stream), own.device_index, Borrowed(own))
+    here = _surroundings()
+    native = here.backend.as_stream(here.torch.as_stream(own))
+    return Stream._make(here.backend, native, own.device_index, Borrowed(own))
 
 
-def _prepare(torch: Any, device: int) -> None:
+def _prepare(device: int) -> None:
     """Do what `torch.cuda.graph` does before a capture, except to release cached memory."""
+    torch = sys.modules["torch"]
     native = torch._C
     if hasattr(native, "_cuda_synchronize") and native._cuda_getDevice() == device:
         native._cuda_synchronize()

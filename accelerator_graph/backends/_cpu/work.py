@@ -103,7 +103,7 @@ def check_callable(work: object) -> None:
     while isinstance(function, partial):
         function = function.func
     code = code_of(function)
-    if code is not None and code.co_flags & (_GENERATOR | _COROUTINE | _ASYNC_GENERATOR):
+    if code is not None and code.co_flags & SUSPENDED:
         kind = "coroutine" if code.co_flags & _COROUTINE else "generator"
         raise TypeError(
             f"launch: {name_of(function)!r} is a {kind} function, and calling it does not run its body; "
@@ -135,15 +135,19 @@ def caller() -> Site | None:
     """
     depth = 2
     try:
-        while (frame := sys._getframe(depth)).f_code.co_filename.startswith(_PACKAGE):
+        while (frame := sys._getframe(depth)).f_code.co_filename.startswith(PACKAGE):
             depth += 1  # not `f_back`: it is None if memory runs out, with the exception still pending
     except ValueError:  # the stack is not that deep
         return None
     return frame.f_code, frame.f_lasti
 
 
-_PACKAGE = caller.__code__.co_filename.rsplit(os.sep, 3)[0] + os.sep
+PACKAGE = caller.__code__.co_filename.rsplit(os.sep, 3)[0] + os.sep
+"""Where this package's own code is."""
+
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # as in `inspect`, whose import takes 7 ms
+SUSPENDED = _GENERATOR | _COROUTINE | _ASYNC_GENERATOR
+"""Flags of functions whose bodies do not run when they are called."""
 
 
 def _line(code: CodeType, offset: int) -> str:
