@@ -41,6 +41,8 @@ def checked(
     def compare(recorded: RecordedCall) -> None:
         try:
             check.compare(recorded)
+        except TimeoutError:  # its work may never end, and giving up the graph would wait for it
+            raise
         except BaseException:
             recorded.close()
             raise

@@ -26,12 +26,15 @@ class Torch(Inspectable):
 
     api_version: ClassVar[int] = 1
 
-    _last: tuple[int, int, Any] | None = None
-    """Handle and device of the stream that was used last, and torch's object for it. Making one takes longer
-    than using it."""
+    _last: tuple[Any, tuple[int, int] | None] = None, None
+    """The object of torch for the stream that was used last, and the handle and the device of that. Making
+    one takes longer than using it."""
 
     def __init__(self) -> None:
         self._kept: set[tuple[int, int]] = set()
+        self._own: dict[tuple[int, int], Any] = {}
+        """By handle and device: objects for streams that torch has made, which it never destroys. Made
+        current, such an object equals the caller's."""
 
     @property
     def torch(self) -> Any:
@@ -63,7 +66,10 @@ class Torch(Inspectable):
         if not isinstance(obj, cuda.Stream):
             return None
         handle = int(obj.cuda_stream)
-        self._last = handle, obj.device_index, obj  # made current, it equals the caller's
+        if obj.stream_id != handle:  # the number of any other stream is its handle (c10/cuda/CUDAStream.cpp)
+            self._own[handle, obj.device_index] = obj
+        else:
+            self._last = obj, (handle, obj.device_index)
         return handle
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
@@ -88,13 +94,15 @@ class Torch(Inspectable):
 
     def use_stream(self, handle: int, device: int) -> Undo:
         """Make a stream torch's current one on its device, and that device the current one."""
-        torch, last = sys.modules["torch"], self._last
-        if last is None or last[0] != handle or last[1] != device:
-            # ExternalStream(0) is a new stream (torch/csrc/cuda/Stream.cpp), not the default one
-            cuda = torch.cuda
-            stream = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
-            self._last = last = handle, device, stream
-        stream, native = last[2], torch._C
+        torch, stream = sys.modules["torch"], self._own.get((handle, device))
+        if stream is None:
+            stream, known = self._last
+            if known != (handle, device):
+                # ExternalStream(0) is a new stream (torch/csrc/cuda/Stream.cpp), not the default one
+                cuda = torch.cuda
+                stream = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
+                self._last = stream, (handle, device)
+        native = torch._C
         put = getattr(native, "_cuda_setStream", None)
         if put is None:
             put, where = torch.cuda.set_stream, {"stream": stream}
