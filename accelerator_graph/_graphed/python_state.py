@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import Enum
 from functools import partial
 from numbers import Number
-from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from ..interop import registry as interop
@@ -34,23 +34,8 @@ class Slot(NamedTuple):
     """A place that holds a reference: an attribute, an item, a closure's variable or a global."""
 
     name: str
-    read: Callable[[], Any]
-    """Raises AttributeError, LookupError or ValueError if there is no value now."""
-    write: Callable[[Any], object] = lambda value: None
-    """Does nothing for what can't be changed."""
-
-    def get(self) -> Any:
-        """Return the reference; `_MISSING` if there is none now."""
-        try:
-            return self.read()
-        except (AttributeError, LookupError, ValueError):
-            return _MISSING
-
-    def set(self, value: Any) -> None:
-        """Put a reference there, unless it is `_MISSING`, or the place is gone."""
-        if value is not _MISSING:
-            with suppress(IndexError):
-                self.write(value)
+    get: Callable[[], Any]
+    set: Callable[[Any], object]
 
 
 class PythonState:
@@ -208,7 +193,11 @@ class PythonState:
                     if self._contents:
                         rest.append((slot.name, value))
                     if self._grads and getattr(value, "is_leaf", False):
-                        yield _grad(slot.name, value)
+                        yield _slot(
+                            f"{slot.name}.grad",
+                            partial(getattr, value, "grad"),
+                            partial(setattr, value, "grad"),
+                        )
                 elif self._followed(value):
                     rest.append((slot.name, value))
             rest += _inside(name, x)
@@ -328,12 +317,12 @@ def _inside(name: str, x: Any) -> list[tuple[str, Any]]:
 def _slots_of(name: str, x: Any) -> Iterator[Slot]:
     if isinstance(x, FunctionType):
         named = x.__code__.co_varnames[: x.__code__.co_argcount][::-1]
-        defaults = zip(named, (x.__defaults__ or ())[::-1], strict=False)
-        for parameter, value in (*defaults, *(x.__kwdefaults__ or {}).items()):
+        for parameter, value in zip(named, (x.__defaults__ or ())[::-1], strict=False):
+            yield _constant(parameter, value)
+        for parameter, value in (x.__kwdefaults__ or {}).items():
             yield _constant(parameter, value)
         for variable, cell in zip(x.__code__.co_freevars, x.__closure__ or (), strict=True):
-            contents = cell, "cell_contents"
-            yield Slot(variable, partial(getattr, *contents), partial(setattr, *contents))
+            yield _cell(variable, cell)
         for variable in dict.fromkeys(_names(x.__code__)):
             value = x.__globals__.get(variable, _MISSING)
             if value is not _MISSING and not issubclass(type(value), ModuleType):
@@ -347,7 +336,7 @@ def _slots_of(name: str, x: Any) -> Iterator[Slot]:
             yield _item(f"{owner}{key}" if found else f"{name}[{shown}]", x, key)
     elif isinstance(x, list | deque):
         for i in range(len(x)):
-            yield Slot(f"{name}[{i}]", partial(x.__getitem__, i), partial(x.__setitem__, i))
+            yield _element(f"{name}[{i}]", x, i)
     elif isinstance(x, tuple | set):
         for i, each in enumerate(x):
             yield _constant(f"{name}[{i}]", each)
@@ -360,27 +349,49 @@ def _slots_of(name: str, x: Any) -> Iterator[Slot]:
         for cls in (x if is_class else type(x)).__mro__[:-1]:
             for key, value in list(vars(cls).items()):
                 if isinstance(value, MemberDescriptorType) and "__slots__" in vars(cls) and not is_class:
-                    yield Slot(f"{prefix}{key}", partial(value.__get__, x), partial(value.__set__, x))
+                    yield _member(f"{prefix}{key}", x, value)
                 elif key not in own and not key.startswith("__") and not hasattr(value, "__get__"):
-                    yield Slot(
-                        f"{prefix}{key}", partial(_own_attribute, cls, key), partial(setattr, cls, key)
-                    )
+                    yield _attribute(f"{prefix}{key}", cls, key)
+
+
+def _slot(name: str, get: Callable[[], Any], put: Callable[[Any], object], *missing: type[Exception]) -> Slot:
+    """Return a slot that gives `_MISSING` where `get` raises `missing`, and that is left alone with that."""
+
+    def found() -> Any:
+        try:
+            return get()
+        except missing:
+            return _MISSING
+
+    return Slot(name, found if missing else get, lambda value: value is _MISSING or put(value))
 
 
 def _constant(name: str, value: Any) -> Slot:
-    return Slot(name, lambda: value)
+    return Slot(name, lambda: value, lambda new: None)
+
+
+def _cell(name: str, cell: CellType) -> Slot:
+    return _slot(name, lambda: cell.cell_contents, partial(setattr, cell, "cell_contents"), ValueError)
 
 
 def _item(name: str, where: dict[Any, Any], key: Any) -> Slot:
-    return Slot(name, partial(where.get, key, _MISSING), partial(where.__setitem__, key))
+    return _slot(name, lambda: where.get(key, _MISSING), partial(where.__setitem__, key))
 
 
-def _own_attribute(cls: type, key: str) -> Any:
-    return vars(cls)[key]
+def _attribute(name: str, cls: type, key: str) -> Slot:
+    return _slot(name, lambda: vars(cls).get(key, _MISSING), partial(setattr, cls, key))
 
 
-def _grad(name: str, x: Any) -> Slot:
-    return Slot(f"{name}.grad", lambda: x.grad, partial(setattr, x, "grad"))
+def _member(name: str, x: Any, member: MemberDescriptorType) -> Slot:
+    return _slot(name, lambda: member.__get__(x), partial(member.__set__, x), AttributeError)
+
+
+def _element(name: str, where: list[Any] | deque[Any], i: int) -> Slot:
+    def put(value: Any) -> None:
+        if i < len(where):
+            where[i] = value
+
+    return _slot(name, lambda: where[i], put, IndexError)
 
 
 def _names(code: CodeType) -> Iterator[str]:
