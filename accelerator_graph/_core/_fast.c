@@ -2,7 +2,7 @@
  * and of a stream. What is out of the ordinary is left to a callable in Python: a capture under way, a
  * graph that was reset, another thread that launches the same executable, an error.
  * Guard does the same for the calls of a graphed function, and Watch for the events of a capture that is
- * diagnosed. `call_each` reads a graph, Ask and Recorded ask for one number. Relaxed lets a thread make
+ * diagnosed. `call_each` reads a graph, Ask and CaptureInfo ask for numbers. Relaxed lets a thread make
  * calls that a capture does not permit.
  */
 #define PY_SSIZE_T_CLEAN
@@ -89,7 +89,7 @@ module_exec(PyObject *module)
         || state->relaxed_type == NULL || state->patches_type == NULL)
         return -1;
     PyType_Spec *others[] = {&follower_spec, &method_spec, &guard_spec,   &watch_spec,
-                             &ask_spec,      &recorded_spec, &relaxing_spec};
+                             &ask_spec,      &info_spec, &relaxing_spec};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(others); i++) {
         PyTypeObject *type = add_type(module, others[i]);
         if (type == NULL)

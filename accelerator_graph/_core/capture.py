@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 from weakref import ref
 
 from .._interpreter import process
 from .._interpreter.outside import text_of
-from ..backends.base import Backend, CaptureStatus
 from ..backends.base import CaptureMode as CaptureMode
+from ..backends.base import CaptureStatus
 from ..errors import (
     AcceleratorGraphError,
     CaptureError,
@@ -30,6 +30,7 @@ from .pools import AnyPool
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
+    from ..backends.base import AnyBackend as Backend
     from ..backends.base import Recorder
     from ..interop.base import Collective
     from .call_site import Site
@@ -198,7 +199,8 @@ class Capture:
         if self._token is NO_TOKEN:
             return None
         try:
-            return self.recorder.recorded(self._token)
+            info = self.backend.capture_info(self.native)
+            return None if info is None else info.nodes
         except AcceleratorGraphError:  # a capture that is broken says so at its end
             return None
 
@@ -350,23 +352,23 @@ class Capture:
             self.observation.stop()
         if self.progress is not None:
             self.progress.end(self.backend, self.native)
+        count = self.recorded()
+        if recorder is not self.backend:
+            cast("FrameworkRecorder", recorder).counted = count
         try:
             captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
             raise self._explained(capture_error(f"{self.subject} did not become a graph", error)) from error
         self._token = NO_TOKEN
         self._leave()
-        captured.labels = self._labelled(captured) if self.labels else ()
+        captured.count = count
+        captured.labels = self._labelled(count) if self.labels else ()
         captured.mode = self.mode
         return captured
 
-    def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:
+    def _labelled(self, count: int | None) -> tuple[LabelledRange, ...]:
         from .labels import kept, ranges
 
-        try:
-            count = self.recorder.node_count(captured.value)
-        except AcceleratorGraphError:  # without its labels, the graph is still good
-            return ()
         return ranges(kept(self.labels, count, self.backend), count or 0)
 
     def abandon(self) -> None:
@@ -415,10 +417,12 @@ class Capture:
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ("labels", "mode")
+    __slots__ = ("count", "labels", "mode")
 
     is_lent: ClassVar[bool] = False
     """The graph is another one's, which lives as long as this."""
+    count: int | None
+    """How many nodes were recorded, the library's own among them; None if the backend does not count them."""
     labels: tuple[LabelledRange, ...]
     mode: CaptureMode
 

@@ -11,7 +11,7 @@ from .._interpreter.process import after_fork
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
     from ..interop.base import Collective
     from .labels import Mark
     from .progress import Progress

@@ -309,7 +309,7 @@ class BaseGraph:
             if capture.observation is not None:
                 capture.observation.succeeded()
             own = 0 if capture.progress is None else capture.progress.nodes
-            if runner.counted == own or (runner.counted is None and runner.is_empty(own)):
+            if runner.counted == own:
                 self._found_empty(capture.subject)
             kept = keep
             if not self._keep_graph:

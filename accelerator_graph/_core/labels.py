@@ -14,7 +14,8 @@ from . import capture_table
 from .call_site import Site, caller, outside, warn_of_nothing, why_empty
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend, GraphEdge
+    from ..backends.base import AnyBackend as Backend
+    from ..backends.base import GraphEdge
 
 
 class label:

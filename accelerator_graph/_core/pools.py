@@ -11,15 +11,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary, ref
 
 from .._interpreter.outside import integer
 from .._interpreter.process import after_fork
-from ..backends.base import Backend
 from ..errors import GraphStateError
 from ..interop.base import PoolId as PoolId
 from .ownership import Callback, Finalizer
+
+if TYPE_CHECKING:
+    from ..backends.base import AnyBackend as Backend
 
 
 class MemoryPool(Protocol):

@@ -12,7 +12,7 @@ from ..backends.base import Capability
 from ..errors import AcceleratorGraphError, UnsupportedError
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
 
 _BLOCK = 4096
 _CELL = 2
@@ -48,12 +48,9 @@ class Progress:
     __slots__ = ("_address", "_places", "nodes")
 
     def __init__(self, backend: Backend, stream: Any) -> None:
-        address = None
-        if Capability.ENQUEUE in backend.capabilities(backend.device_of(stream)):
-            address = _new_cell(backend, stream)
-        if address is None:
+        if Capability.PROGRESS not in backend.capabilities(backend.device_of(stream)):
             raise _refused(backend, "has no memory of the host that a graph can write")
-        self._address = address
+        self._address = _new_cell(backend, stream)
         self._places: list[Place] = [Place("not begun")]
         self.nodes = 0
         """How many nodes the markers are."""
@@ -91,13 +88,11 @@ class Progress:
         return self._places[min(number, len(self._places) - 1)]  # the bytes are written one by one
 
 
-def _new_cell(backend: Backend, stream: Any) -> int | None:
+def _new_cell(backend: Backend, stream: Any) -> int:
     cells = _cells.get(backend)
     cell = None if cells is None else next(cells, None)
     if cell is None:
         address = backend.host_memory(stream, _BLOCK)
-        if address is None:
-            return None
         cells = _cells[backend] = iter(range(address, address + _BLOCK, _CELL))
         cell = next(cells)
     return cell
@@ -106,5 +101,5 @@ def _new_cell(backend: Backend, stream: Any) -> int | None:
 def _refused(backend: Backend, fact: str) -> UnsupportedError:
     return UnsupportedError(
         f"progress=True: backend {backend.name!r} {fact}; capture without progress.",
-        capability=str(Capability.ENQUEUE),
+        capability=str(Capability.PROGRESS),
     )

@@ -22,7 +22,7 @@ from .graph import BaseGraph
 from .streams import FrameworkCurrent, Stream, as_stream
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
 
 G = TypeVar("G", bound=BaseGraph)
 

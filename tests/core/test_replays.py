@@ -11,6 +11,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership
+from accelerator_graph.backends.base import NativeCalls
 from accelerator_graph.backends.cpu import CpuBackend
 from threads import in_thread
 
@@ -36,9 +37,8 @@ class Watched(CpuBackend):
         self.ran.append(executable)
         super().replay(executable, stream)
 
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        self.while_binding()
-        return lambda: self.replay(executable, stream)
+    def native_calls(self, stream: Any) -> Any:
+        return WatchedCalls(self, stream)
 
     def destroy_executable(self, executable: Any) -> None:
         self.destroyed.append(executable)
@@ -47,6 +47,15 @@ class Watched(CpuBackend):
     def destroy_stream(self, stream: Any) -> None:
         self.destroyed.append(stream)
         super().destroy_stream(stream)
+
+
+class WatchedCalls(NativeCalls):
+    def __init__(self, backend: Watched, stream: Any) -> None:
+        self.backend, self.stream = backend, stream
+
+    def bind(self, executable: Any) -> Callable[[], None]:
+        self.backend.while_binding()
+        return lambda: self.backend.replay(executable, self.stream)
 
 
 @pytest.fixture(name="backend")
