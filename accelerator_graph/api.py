@@ -182,11 +182,14 @@ class Graph(BaseGraph):
             self._replay(stream)
 
     def _replay(self, stream: object) -> None:
+        runner = self._runner
+        if stream is not None and runner is not None and runner.replay_again(stream):
+            return
         runner = self._runner_for("replay()")
         target = None if stream is None else runner.stream_for(stream)
         self._make_ready(runner)
         if target is not None:
-            runner.replay(target)
+            runner.replay(stream, target)
         elif self._launch is not None:
             self._launch()
 

@@ -32,8 +32,7 @@ _EXPLANATIONS: dict[str, str] = {
     ),
     "invalidated": (
         "an earlier call broke the capture (usually a synchronisation, a query, an allocation or work on "
-        "the legacy default stream); find it with accelerator_graph.diagnose(), and move it out of the "
-        "captured code"
+        "the legacy default stream); move it out of the captured code"
     ),
     "unjoined": (
         "work was forked to another stream and not joined; let the captured stream wait for it "
@@ -51,6 +50,9 @@ _EXPLANATIONS: dict[str, str] = {
     ),
     "device_lost": "the device's context is lost; nothing on it works again before the process is restarted",
 }
+
+_OF_CALLS = ("illegal_call", "invalidated", "unjoined", "foreign_capture")
+"""The reasons for which a diagnosis finds the call."""
 
 
 def explain(reason: str) -> str:
@@ -307,24 +309,31 @@ def driver_error(
 
 
 def capture_error(
-    subject: str, error: DriverError | None = None, reason: Reason = "other", fact: str = ""
+    subject: str,
+    error: DriverError | None = None,
+    reason: Reason = "other",
+    fact: str = "",
+    *,
+    diagnosed: bool = True,
 ) -> CaptureError:
     """Make the error for a capture that failed.
 
     `subject` begins the sentence: which capture, and what failed. The reason, the code and its name are those
-    of `error`. Without one, `fact` is the rest of the sentence, by default the meaning of `reason`.
+    of `error`. Without one, `fact` is the rest of the sentence, by default the meaning of `reason`. If the
+    capture was not `diagnosed`, and a diagnosis finds calls that fail for this reason, the message names it.
     """
+    code, code_name = None, ""
     if error is None:
-        return CaptureError(f"{subject}: {fact or explain(reason)}.", reason=reason)
-    meaning = explain(error.reason) or error.detail
-    return CaptureError(
-        _failed_call(subject, error.call, error.code, error.code_name, meaning)
-        if error.call
-        else f"{subject}: {error}",  # not made by `driver_error`
-        reason=error.reason,
-        code=error.code,
-        code_name=error.code_name,
-    )
+        message = f"{subject}: {fact or explain(reason)}."
+    else:
+        reason, code, code_name = error.reason, error.code, error.code_name
+        meaning = explain(reason) or error.detail
+        message = f"{subject}: {error}"
+        if error.call:  # made by `driver_error`
+            message = _failed_call(subject, error.call, code, code_name, meaning)
+    if not diagnosed and reason in _OF_CALLS:
+        message += " Capture inside `with accelerator_graph.diagnose():` to find the call."
+    return CaptureError(message, reason=reason, code=code, code_name=code_name)
 
 
 def _failed_call(subject: str, call: str, code: int | None, code_name: str, meaning: str) -> str:

@@ -23,7 +23,7 @@ world = MPI.COMM_WORLD
 rank, size = world.rank, world.size
 device = torch.device("cuda", rank)
 if not (size <= torch.cuda.device_count() and ag.is_graph_available()):
-    sys.exit("This example needs a GPU for each process; see python -m accelerator_graph info.")
+    sys.exit("This example needs a GPU for each process; see accelerator-graph info.")
 
 torch.cuda.set_device(device)
 with socket.socket() as free:  # a port that rank 0 finds free, where all processes meet

@@ -23,7 +23,7 @@ if "LOCAL_RANK" not in os.environ:
     sys.exit("This example needs several processes; start it with torchrun --nproc-per-node=2.")
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 if not (int(os.environ["LOCAL_WORLD_SIZE"]) <= torch.cuda.device_count() and ag.is_graph_available()):
-    sys.exit("This example needs a GPU for each process; see python -m accelerator_graph info.")
+    sys.exit("This example needs a GPU for each process; see accelerator-graph info.")
 
 torch.cuda.set_device(device)
 dist.init_process_group("nccl", device_id=device)

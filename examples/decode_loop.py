@@ -27,7 +27,7 @@ except ImportError:
 device = torch.device(options.device)
 if device.type == "cuda":
     if not (torch.cuda.is_available() and ag.is_graph_available()):
-        sys.exit("This example needs a GPU that torch can use; see python -m accelerator_graph info.")
+        sys.exit("This example needs a GPU that torch can use; see accelerator-graph info.")
     torch.cuda.init()
 
 LAYERS, HEADS, WIDTH, VOCABULARY = 6, 8, 512, 8192

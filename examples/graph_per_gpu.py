@@ -22,7 +22,7 @@ except ImportError:
     sys.exit("This example needs torch, which is not installed.")
 if not options.devices:
     if not (torch.cuda.is_available() and ag.is_graph_available()):
-        sys.exit("This example needs a GPU that torch can use; see python -m accelerator_graph info.")
+        sys.exit("This example needs a GPU that torch can use; see accelerator-graph info.")
     torch.cuda.init()
     options.devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
 

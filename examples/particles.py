@@ -23,7 +23,7 @@ try:
 except ImportError:
     sys.exit("This example needs CuPy, which is not installed.")
 if not (cupy.is_available() and ag.is_graph_available()):
-    sys.exit("This example needs a GPU that CuPy can use; see python -m accelerator_graph info.")
+    sys.exit("This example needs a GPU that CuPy can use; see accelerator-graph info.")
 
 DURATION = 0.002  # of a step
 STARS = ((0.6, 0.0), (-0.4, 0.5), (-0.3, -0.6))

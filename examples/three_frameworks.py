@@ -20,7 +20,7 @@ try:
 except ImportError as error:
     sys.exit(f"This example needs {error.name}, which is not installed.")
 if not (torch.cuda.is_available() and ag.is_graph_available()):
-    sys.exit("This example needs a GPU that torch can use; see python -m accelerator_graph info.")
+    sys.exit("This example needs a GPU that torch can use; see accelerator-graph info.")
 
 
 @triton.jit

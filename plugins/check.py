@@ -206,7 +206,7 @@ def main() -> None:
     # Elsewhere, so that the installed packages are tested and not the sources.
     run(folder / "bin" / "pytest", *tests, *more, cwd=folder, env=variables)
     if not more:
-        for command in (("conformance", chosen.plugin), ("demo", "--backend", chosen.plugin)):
+        for command in (("conformance", chosen.plugin), ("demo", chosen.plugin)):
             run(folder / "bin" / "python", "-m", "accelerator_graph", *command, cwd=folder, env=variables)
 
 

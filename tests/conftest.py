@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import lanes
 from simulators.amd import runtime as amd
 from simulators.cuda.build import build
 from torch_cpu import environment as torch_cpu
+from torch_cpu import forks
 
 TESTS = Path(__file__).resolve().parent
 SIMULATOR_OF = {"software_driver": "cuda", "amd_runtime": "amd", "torch_python": "torch_cpu"}
@@ -44,8 +46,13 @@ class Run:
             self.notes += [str(note) for name, note in report.user_properties if name == "note"]
 
 
-TOGETHER = ("tests/registry/test_plugins.py", "tests/release/test_release.py", "tests/test_benchmarks.py")
-"""Modules whose tests share a slow fixture."""
+TOGETHER = {
+    "plug-ins": r"tests/registry/test_plugins\.py",
+    "distributions": r"tests/release/test_release\.py",
+    "benchmarks": r"tests/test_benchmarks\.py",
+    "torch": r"tests/torch_cpu/|tests/docs/test_snippets\.py.*-torch\]",
+}
+"""Tests that share a slow fixture, by the beginning of their names."""
 
 RUN = pytest.StashKey[Run]()
 HOMELESS = pytest.StashKey[str]()
@@ -126,8 +133,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            module = nodeid.partition("::")[0]
-            return module if module in TOGETHER else nodeid
+            return next((scope for scope, names in TOGETHER.items() if re.match(names, nodeid)), nodeid)
 
     return Scheduling(config, log)
 
@@ -177,10 +183,12 @@ def amd_runtime() -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
-def torch_python() -> Path:
-    """The Python of an environment with torch's build for the CPU."""
+def torch_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The Python of an environment with torch's build for the CPU; programs can be a `forks.Fork` of it."""
     try:
-        return torch_cpu.make()
+        python = torch_cpu.make()
     except LookupError as error:
         lanes.lack(str(error))
         raise
+    with forks.serving(python, tmp_path_factory.mktemp("torch")):
+        yield python

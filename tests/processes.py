@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,15 @@ def execute(
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     merged: bool = False,
+    start: Callable[..., Any] = subprocess.Popen,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and return its status and output, as text; `merged` with the error output.
 
+    `start` makes what stands for `subprocess.Popen`, as `torch_cpu.forks.Fork` does.
     A command hangs if neither it nor its children use the CPU for `timeout` seconds. It is killed with its
     children then, and `subprocess.TimeoutExpired` is raised. On a busy machine it may take longer.
     """
-    with subprocess.Popen(
+    with start(
         command,
         env={**(os.environ if env is None else env), **VARIABLES},
         cwd=cwd,
@@ -72,13 +74,19 @@ def python(code: str, *options: str, stderr: str = "", timeout: float = 300, **v
 
 
 def results_of_ranks(
-    module: str, size: int, folder: Path, *options: str, timeout: float = 120, **variables: str
+    module: str,
+    size: int,
+    folder: Path,
+    *options: str,
+    timeout: float = 120,
+    start: Callable[..., Any] = subprocess.Popen,
+    **variables: str,
 ) -> list[Any]:
     """Run a module as so many processes at once; return what each has written into the folder."""
     command = [sys.executable, *options, "-m", module]
     how: dict[str, Any] = {"cwd": ROOT / "tests", "env": {**os.environ, **variables}, "text": True}
     ranks = [
-        subprocess.Popen([*command, str(rank), str(size), str(folder)], stderr=subprocess.PIPE, **how)
+        start([*command, str(rank), str(size), str(folder)], stderr=subprocess.PIPE, **how)
         for rank in range(size)
     ]
     errors = [rank.communicate(timeout=timeout)[1] for rank in ranks]

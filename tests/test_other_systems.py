@@ -102,7 +102,7 @@ def test_the_cpu_backend_and_the_registry_work(system):
     assert run(system, USE) == "used\n"
 
 
-@pytest.mark.parametrize("command", ["info", "demo --backend cpu --size 16 --steps 20"])
+@pytest.mark.parametrize("command", ["info", "demo cpu --size 16 --steps 20"])
 @pytest.mark.parametrize("system", LACKS)
 def test_the_commands_work(system, command, tmp_path):
     words = command.split() + (["--output", str(tmp_path / "demo.dot")] if "demo" in command else [])

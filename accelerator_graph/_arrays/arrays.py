@@ -114,27 +114,30 @@ def check_arguments(
             )
 
 
-Assign = Callable[..., object]
-Copy = Callable[..., None]
-"""``copy(stream, assign, target, source, ...)``: copies in the order of the stream, by ``assign`` or
-`ArrayType.merge`, unless target and source are one object."""
+Assign = Callable[[Any, Any], object]
+"""``assign(target, source)`` copies."""
+
+Enqueue = Callable[..., None]
+"""``enqueue(stream, copies, *args)`` has ``copies(*args)`` make copies in the order of the stream."""
 
 
-def copy_on_device(stream: Stream, assign: Assign, target: Any, source: Any, *more: Any) -> None:
-    """Copy on the framework's current stream, which is this stream."""
-    if target is not source:
-        assign(target, source, *more)
+def on_device(stream: Stream, copies: Callable[..., object], *args: Any) -> None:
+    """Make copies on the framework's current stream, which is this stream."""
+    copies(*args)
 
 
-def copy_on_host(stream: Stream, assign: Assign, target: Any, source: Any, *more: Any) -> None:
-    """Enqueue the copy of an array whose library does not know of the stream."""
-    if target is not source:
-        stream._backend.launch(stream._native, assign, _detached(target), _detached(source), *more)
+def on_host(stream: Stream, copies: Callable[..., object], *args: Any) -> None:
+    """Enqueue the copies of arrays whose libraries do not know of the stream."""
+    stream._backend.launch(stream._native, copies, *args)
 
 
-def _detached(x: Any) -> Any:
-    """Return an array without gradients: the thread of the stream has grad modes of its own."""
-    return x.detach() if getattr(x, "requires_grad", False) else x
+def detaching(assign: Assign) -> Assign:
+    """Return what copies tensors as `assign` does, on a stream's thread, which has grad modes of its own."""
+
+    def assign_detached(target: Any, source: Any) -> None:
+        assign(*(x.detach() if x.requires_grad else x for x in (target, source)))
+
+    return assign_detached
 
 
 def frameworks_of(types: list[ArrayType], backend: str) -> tuple[set[str], list[Framework]]:

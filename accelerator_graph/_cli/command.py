@@ -7,11 +7,16 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import accelerator_graph as ag
 
 from .._interpreter import terminal
 
+FINDING = 1
+"""The command has done its work and found something: a problem, a difference, a broken rule."""
+TROUBLE = 2
+"""The command could not do its work. argparse has the same status for wrong arguments."""
 INTERRUPTED = 130
 CLOSED_PIPE = 141
 """As if by the signals SIGINT and SIGPIPE, in the way that shells count."""
@@ -19,14 +24,13 @@ CLOSED_PIPE = 141
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; SystemExit for wrong arguments and for help."""
-    top, trouble = parser(), 1
+    top = parser()
     terminal.allow_all_characters()
     try:
         try:
             options, unknown = top.parse_known_args(arguments)
             if unknown:
                 options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")  # with its own usage
-            trouble = options.trouble
             return int(options.run(options))
         finally:
             terminal.flush()  # while a failure to write can still be handled
@@ -37,15 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CLOSED_PIPE
     except (ag.errors.AcceleratorGraphError, OSError, ValueError) as error:
         terminal.give_up_output()
-        print(f"{top.prog}: error: {error}", file=sys.stderr)
-        return trouble
+        print(f"{top.prog}: error: {in_words(error)}", file=sys.stderr)
+        return TROUBLE
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser. Its results `run` and `parser` are of the command; without one, of the help."""
     top = argparse.ArgumentParser(prog=program(), description=str(ag.__doc__).partition("\n")[0])
     top.add_argument("-V", "--version", action="version", version=f"accelerator_graph {ag.__version__}")
-    top.set_defaults(run=run_help, parser=top, trouble=1)
+    top.set_defaults(run=run_help, parser=top)
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
 
     about = (
@@ -54,37 +58,43 @@ def parser() -> argparse.ArgumentParser:
     )
     info = commands.add_parser("info", help=about, description=sentence(about))
     info.add_argument(
-        "--backend",
-        metavar="NAME",
-        help="the default is the one that ACCELERATOR_GRAPH_BACKEND names, if any",
+        "backend",
+        metavar="BACKEND",
+        nargs="?",
+        help="open this backend; the default is the one that ACCELERATOR_GRAPH_BACKEND names, if any",
     )
     info.add_argument("--json", action="store_true", help="print the same as JSON")
     info.set_defaults(run=run_info, parser=info)
 
     about = (
         "try a small capture on every usable backend, and say what disturbs graphs on this machine and what "
-        "to do about it; the status is 1 if a usable backend fails"
+        "to do about it; the status is 1 if a usable backend fails, or the named one can't be used"
     )
     doctor = commands.add_parser("doctor", help=about, description=sentence(about))
+    doctor.add_argument("backend", metavar="BACKEND", nargs="?", help="try this backend only")
     doctor.add_argument("--json", action="store_true", help="print the same, and what `info` says, as JSON")
     doctor.add_argument(
         "--time-limit",
         type=seconds,
         metavar="S",
-        help="how long the trial of a backend may take (120 seconds)",
+        help="how long the trial of a backend may take once Python has started (120 seconds)",
     )
     doctor.set_defaults(run=run_doctor, parser=doctor)
 
     about = "solve the heat equation eagerly and by replaying a graph; the status is 1 if the results differ"
     demo = commands.add_parser("demo", help=about, description=sentence(about))
-    demo.add_argument("--backend", metavar="NAME", help="the default is the best one that can be used")
+    demo.add_argument(
+        "backend", metavar="BACKEND", nargs="?", help="the default is the best one that can be used"
+    )
     demo.add_argument("--size", type=size, metavar="N", help="points along each side of the grid, 4 to 16384")
     demo.add_argument("--steps", type=steps, metavar="N", help="number of time steps, a multiple of 20")
     demo.add_argument(
         "-o",
         "--output",
+        type=drawing,
         metavar="PATH",
-        help="draw the graph into this file: .html for a browser, .json for `show`, else DOT",
+        help="draw the graph into this file: .html for a browser, .json for `show`, .svg, .png or .pdf by "
+        "Graphviz, or .dot",
     )
     demo.set_defaults(run=run_demo, parser=demo)
 
@@ -94,20 +104,18 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument(
         "-o",
         "--output",
+        type=drawing,
         metavar="PATH",
-        help="draw it into this file: .html for a browser; .svg, .png or .pdf by Graphviz; else DOT",
+        help="draw it into this file: .html for a browser, .svg, .png or .pdf by Graphviz, or .dot",
     )
     show.set_defaults(run=run_show, parser=show)
 
-    about = (
-        "say what is different in the second of two such graphs; the status is 1 if anything is, "
-        "and 2 on errors"
-    )
+    about = "say what is different in the second of two such graphs; the status is 1 if anything is"
     diff = commands.add_parser("diff", help=about, description=sentence(about))
     diff.add_argument("old", metavar="OLD.json", help="the earlier graph")
     diff.add_argument("new", metavar="NEW.json", help="the later graph")
     diff.add_argument("-o", "--output", metavar="PATH.html", help="draw them side by side on this page")
-    diff.set_defaults(run=run_diff, parser=diff, trouble=2)  # as of diff and cmp
+    diff.set_defaults(run=run_diff, parser=diff)
 
     about = "check whether a backend keeps to the contract; the status is 1 if it breaks a rule"
     kit = commands.add_parser("conformance", help=about, description=sentence(about))
@@ -138,6 +146,22 @@ def program() -> str:
 def sentence(text: str) -> str:
     """Return a text with a capital letter and a full stop."""
     return f"{text[0].upper()}{text[1:]}."
+
+
+def in_words(error: Exception) -> str:
+    """Return the message of an error; without the number of an error of the system."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
+def drawing(text: str) -> str:
+    """Read the path of a drawing."""
+    from ..inspection.files import SUFFIXES
+
+    if Path(text).suffix.lower() not in SUFFIXES:
+        raise argparse.ArgumentTypeError(f"must end in one of {', '.join(SUFFIXES)}, not {text!r}")
+    return text
 
 
 def number(text: str) -> int:
@@ -175,6 +199,12 @@ def seconds(text: str) -> float:
     return value
 
 
+def check_name(backend: str | None) -> None:
+    """Raise `UnknownBackendError` for the name of no backend, with the name that the user may have meant."""
+    if backend is not None and backend not in ag.backends.names():
+        ag.backends.get(backend)
+
+
 def run_help(options: argparse.Namespace) -> int:
     """Print the help. It is what a user wants who gives no command, so the status is 0, as that of pip."""
     options.parser.print_help()
@@ -182,24 +212,27 @@ def run_help(options: argparse.Namespace) -> int:
 
 
 def run_info(options: argparse.Namespace) -> int:
-    """Print what is known about this installation. Returns 1 if the named backend can't be used."""
+    """Print what is known about this installation. It is a finding if the named backend can't be used."""
     from . import info
 
-    return 0 if info.print_facts(options.backend, as_json=options.json) else 1
+    check_name(options.backend)
+    return 0 if info.print_facts(options.backend, as_json=options.json) else FINDING
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Print what disturbs graphs here. Returns 1 if a usable backend fails."""
+    """Print what disturbs graphs here. It is a finding if a usable backend fails."""
     from . import doctor
 
-    return 0 if doctor.print_diagnosis(options.time_limit, as_json=options.json) else 1
+    check_name(options.backend)
+    well = doctor.print_diagnosis(options.backend, options.time_limit, as_json=options.json)
+    return 0 if well else FINDING
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Run the demo. Returns 1 if the two results differ."""
+    """Run the demo. It is a finding if the two results differ."""
     from .. import _demo
 
-    return 0 if _demo.run(options.backend, options.size, options.steps, options.output) else 1
+    return 0 if _demo.run(options.backend, options.size, options.steps, options.output) else FINDING
 
 
 def run_show(options: argparse.Namespace) -> int:
@@ -211,14 +244,14 @@ def run_show(options: argparse.Namespace) -> int:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Print what differs between two graphs. Returns 1 if anything does."""
+    """Print what differs between two graphs, which is a finding."""
     from . import graphs
 
-    return 1 if graphs.show_difference(options.old, options.new, options.output) else 0
+    return FINDING if graphs.show_difference(options.old, options.new, options.output) else 0
 
 
 def run_conformance(options: argparse.Namespace) -> int:
-    """Run the conformance kit. Returns 1 if a rule is broken."""
+    """Run the conformance kit. It is a finding if a rule is broken."""
     if not __debug__:
         raise ValueError("the conformance kit checks with assert statements; run Python without -O.")
     from ..testing import _command
@@ -230,4 +263,4 @@ def run_conformance(options: argparse.Namespace) -> int:
         output=options.output,
         time_limit=options.time_limit,
     )
-    return 0 if kept else 1
+    return 0 if kept else FINDING

@@ -22,18 +22,16 @@ TIME_LIMIT = 120.0
 """Seconds that the trial of a backend may take. The first use of eight GPUs takes many."""
 
 
-def print_diagnosis(time_limit: float | None, *, as_json: bool) -> bool:
-    """Print what was found, and return False if a usable backend fails."""
-    limit = TIME_LIMIT if time_limit is None else time_limit
+def print_diagnosis(backend: str | None, time_limit: float | None, *, as_json: bool) -> bool:
+    """Print what was found, and return False if a usable backend fails, or the named one can't be used."""
     with progress("gathering facts"):
-        gathered = run_in_process(__name__, "report_facts", time_limit=limit)
+        gathered = run_in_process(__name__, "report_facts", time_limit=TIME_LIMIT)
     facts = gathered.last("facts")
-    diagnosis = diagnosis_of(gathered, limit, progress)
+    diagnosis = diagnosis_of(backend, gathered, TIME_LIMIT if time_limit is None else time_limit, progress)
     if as_json:
         trials, findings = ([each._asdict() for each in part] for part in diagnosis[:2])
-        print(
-            json.dumps({"facts": facts, "trials": trials, "findings": findings, "passed": diagnosis.passed})
-        )
+        found = {"trials": trials, "findings": findings, "passed": diagnosis.passed}
+        print(json.dumps({**(facts or {}), **found}, indent=2))
     else:
         print("\n".join(diagnosis_lines(facts, diagnosis)))
     return diagnosis.passed
@@ -41,6 +39,7 @@ def print_diagnosis(time_limit: float | None, *, as_json: bool) -> bool:
 
 def report_facts() -> None:
     """Report the facts of `info`. Called in a process of its own."""
+    report(doing="gathering facts")
     report(facts=info.installation_facts(None))
 
 
@@ -89,16 +88,21 @@ class Diagnosis(NamedTuple):
 
 
 def diagnosis_of(
-    gathered: ProcessResult, time_limit: float, during: Callable[[str], AbstractContextManager[None]]
+    backend: str | None,
+    gathered: ProcessResult,
+    time_limit: float,
+    during: Callable[[str], AbstractContextManager[None]],
 ) -> Diagnosis:
-    """Try every usable backend, and look for what disturbs.
+    """Try every usable backend, or the named one, and look for what disturbs.
 
     Parameters
     ----------
-    gathered : Ended
+    backend : str, optional
+        The name of a known backend.
+    gathered : ProcessResult
         The process that has reported the ``facts`` of `info`.
     time_limit : float
-        How many seconds the trial of a backend, and the import of the frameworks, may take.
+        How many seconds the trial of a backend may take.
     during : callable
         Returns a context manager that shows what is being done.
     """
@@ -107,20 +111,24 @@ def diagnosis_of(
     rows = facts["backends"] if facts else unknown
     trials = []
     for row in rows:
+        if backend not in (None, row["name"]):
+            continue
         if row["usable"]:
             with during(f"trying backend {row['name']!r}"):
                 trials.append(trial_of(row["name"], time_limit))
         else:
             trials.append(Trial(row["name"], "unusable", row["reason"].rstrip(".")))
-    found = list(trial_findings(trials, facts))
+    found = list(trial_findings(trials, facts, backend))
     passed = bool(facts) and not facts["problem"] and all(each.outcome != "failed" for each in trials)
+    if backend is not None:
+        passed = [each.outcome for each in trials] in (["passed"], ["untried"])
     if not facts:
         reason = gathered.failure or "reported nothing"
         found.insert(0, Finding("info", f"The process that gathers the facts {reason}.", MEND_TRIALS_FIRST))
         return Diagnosis(trials, found, passed)
     with during("importing the frameworks"):
         names = [row["name"] for row in facts["frameworks"] if row["installed"]]
-        imported = packages.import_result(names, time_limit)
+        imported = packages.import_result(names, TIME_LIMIT)
     found += fact_findings(facts)
     found += imported.findings
     found += packages.package_findings(facts)
@@ -135,8 +143,10 @@ MEND_TRIALS_FIRST = (
 )
 
 
-def trial_findings(trials: Sequence[Trial], facts: Mapping[str, Any] | None) -> Iterator[Finding]:
-    """Yield what the trials have shown."""
+def trial_findings(
+    trials: Sequence[Trial], facts: Mapping[str, Any] | None, named: str | None = None
+) -> Iterator[Finding]:
+    """Yield what the trials have shown. It is a finding if the named backend can't be used."""
     rows = {row["name"]: row for row in facts["backends"]} if facts else {}
     for trial in trials:
         name, row = trial.backend, rows.get(trial.backend, {})
@@ -144,6 +154,8 @@ def trial_findings(trials: Sequence[Trial], facts: Mapping[str, Any] | None) -> 
         if trial.outcome == "failed":
             known = f"{defect} {way_out}".strip()
             advice = f"A known defect may be the cause: {known}" if known else FAILED_TRIAL.format(name)
+            if trial.timed_out:
+                advice = f"{MORE_TIME} {advice}"
             yield Finding(name, f"A small capture on backend {name!r} failed: {trial.detail}.", advice)
         elif defect:
             yield Finding(name, defect, way_out or "Nothing is known to help.")
@@ -155,8 +167,11 @@ def trial_findings(trials: Sequence[Trial], facts: Mapping[str, Any] | None) -> 
                 yield Finding(name, fact, way_out or UNUSABLE_BACKEND)
             elif row and not row["loaded"]:
                 yield Finding(name, f"Backend {name!r} can't be loaded: {fact}", way_out or "Uninstall it.")
+            elif name == named:
+                yield Finding(name, f"Backend {name!r} can't be used: {fact}", way_out or UNUSABLE_BACKEND)
 
 
+MORE_TIME = "Give the trial more time, with --time-limit."
 FAILED_TRIAL = (
     "Run `accelerator-graph conformance {}` to see more. If a newer driver or runtime does not help, report "
     "it to its vendor."

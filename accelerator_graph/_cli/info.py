@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from importlib.metadata import Distribution
@@ -43,6 +44,7 @@ def installation_facts(backend: str | None) -> dict[str, Any]:
         "version": ag.__version__,
         "location": os.path.dirname(ag.__file__),
         "source_tree": in_source_tree(),
+        "hidden": hidden_copy(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "backends": backends,
@@ -88,6 +90,16 @@ def backend_problem(backend: str) -> str:
 def in_source_tree() -> bool:
     """Return True if this is not an installed copy, but the one that a checkout contains."""
     return (Path(ag.__file__).parents[1] / "pyproject.toml").exists()
+
+
+def hidden_copy() -> str | None:
+    """Return the folder of an installed copy that this one hides, since its own comes first on the path."""
+    here = Path(ag.__file__).resolve().parent
+    for entry in sys.path:
+        copy = Path(entry or os.curdir, here.name).resolve()
+        if copy != here and (copy / "__init__.py").is_file():
+            return str(copy)
+    return None
 
 
 def extension_in_words() -> str:
@@ -139,6 +151,11 @@ def library_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about the library, Python and the system."""
     place = f"the source tree {found['location']}" if found["source_tree"] else found["location"]
     yield from wrapped(f"accelerator_graph {found['version']} in {place}")
+    if found["hidden"]:
+        yield from wrapped(
+            f"It hides the copy in {found['hidden']}, since Python looks into its folder first: to see that "
+            "copy, run `accelerator-graph info`, or run Python in another folder."
+        )
     yield from wrapped(f"Python {found['python']}, {found['platform']}")
 
 

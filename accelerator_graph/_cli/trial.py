@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import accelerator_graph as ag
 
@@ -54,6 +54,8 @@ class Trial(NamedTuple):
     seconds: float = 0.0
     libraries: tuple[str, ...] = ()
     """The drivers' libraries that the process had loaded."""
+    timed_out: bool = False
+    """The trial failed because it took longer than the time limit."""
 
 
 def trial_of(backend: str, time_limit: float) -> Trial:
@@ -72,6 +74,7 @@ def trial_of(backend: str, time_limit: float) -> Trial:
         result.last("passed") or 0,
         result.seconds,
         tuple(result.last("libraries") or ()),
+        result.timed_out,
     )
 
 
@@ -169,6 +172,9 @@ MARK = "accelerator_graph doctor: "
 GRACE = 5.0
 """Seconds to wait for a process that was killed. One that is stuck in a driver may never end."""
 
+START_LIMIT = 60.0
+"""Seconds that a process may take to start and to import the library."""
+
 MOST_CHARACTERS = 2000
 """So much of the end of the error output is kept."""
 
@@ -183,6 +189,8 @@ class ProcessResult(NamedTuple):
     errors: str
     """The end of its error output."""
     seconds: float
+    timed_out: bool
+    """It had to be ended."""
 
     def last(self, key: str) -> Any:
         """Return the last report under this key; None without one."""
@@ -195,7 +203,10 @@ def report(**facts: Any) -> None:
 
 
 def run_in_process(module: str, function: str, *arguments: Any, time_limit: float) -> ProcessResult:
-    """Call a function in a process with the import path, the warnings and the environment of this one."""
+    """Call a function in a process with the import path, the warnings and the environment of this one.
+
+    The time limit begins with the first output, so the function has to begin with a `report`.
+    """
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; {function}(*{arguments!r})"
     )
@@ -211,18 +222,23 @@ def run_in_process(module: str, function: str, *arguments: Any, time_limit: floa
             stderr=errors,
             env=variables,
         )
-        failure = end_of_process(child, time_limit)
+        failure, timed_out = end_of_process(child, time_limit, output)
         written, complaints = (contents_of(file) for file in (output, errors))
     reports = [json.loads(line.removeprefix(MARK)) for line in written.splitlines() if line.startswith(MARK)]
-    return ProcessResult(reports, failure, complaints.strip()[-MOST_CHARACTERS:], time.monotonic() - begun)
+    seconds = time.monotonic() - begun
+    return ProcessResult(reports, failure, complaints.strip()[-MOST_CHARACTERS:], seconds, timed_out)
 
 
-def end_of_process(child: subprocess.Popen[bytes], time_limit: float) -> str:
-    """Wait for the end of a child, or end it. Return what went wrong."""
+def end_of_process(child: subprocess.Popen[bytes], time_limit: float, output: IO[bytes]) -> tuple[str, bool]:
+    """Wait for the end of a child, or end it. Return what went wrong, and whether it had to be ended."""
     try:
-        return status_in_words(child.wait(time_limit))
-    except subprocess.TimeoutExpired:
-        return f"did not end within {time_limit:g} s"
+        started, latest = False, time.monotonic() + START_LIMIT
+        while (left := latest - time.monotonic()) > 0:
+            with suppress(subprocess.TimeoutExpired):
+                return status_in_words(child.wait(left if started else min(left, 0.02))), False
+            if not started and os.fstat(output.fileno()).st_size:
+                started, latest = True, time.monotonic() + time_limit
+        return f"did not end within {time_limit if started else START_LIMIT:g} s", True
     finally:  # after an interrupt as well
         child.kill()
         with suppress(subprocess.TimeoutExpired):

@@ -32,6 +32,7 @@ from .streams import Stream, captured_by, describe
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
     from ..backends.base import Recorder
+    from ..errors import Reason
     from ..interop.base import Collective
     from .call_site import Site
     from .labels import LabelledRange, Mark
@@ -252,7 +253,6 @@ class Capture:
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
-        self.lease.begin(backend.name, self.stream._device)
         frameworks = stream_stack.taking_part(backend) if self.frameworks is None else self.frameworks
         if prepare is not None and not capture_table.live:
             for framework in frameworks:
@@ -260,7 +260,7 @@ class Capture:
         if prepare is not None and not idle:
             with backend.relaxed(prepare._native):
                 backend.synchronize(prepare._native)
-        pool = (self.lease._id or self.lease.id) if frameworks else (0, 0)
+        pool = self.lease.id
         self._enter(frameworks, pool)
         recorder: FrameworkRecorder | None = None
         for framework in frameworks:
@@ -302,8 +302,8 @@ class Capture:
         if frameworks and handle is not None:
             device = self.stream._device
             relaxed = partial(_relaxed, self.backend, self.native, self._owner)
+            self.lease.frameworks.update(frameworks)
             for framework in frameworks:
-                self.lease.at_end(framework.release, self.backend)
                 entry.undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
 
     def failure(self, cause: BaseException) -> CaptureError | None:
@@ -317,23 +317,33 @@ class Capture:
             status = self.backend.capture_status(self.native)
             if status is CaptureStatus.ACTIVE and self._is_refusal(cause):
                 fact = f"a call was refused ({text_of(cause)}); move it out of the captured code"
-                error = capture_error(f"{self.subject} failed", reason="illegal_call", fact=fact)
-                return self._explained(error, cause)
+                return self._error("failed", reason="illegal_call", fact=fact, cause=cause)
             if status is not CaptureStatus.INVALIDATED:
                 return None
         except DriverError as error:  # the device is lost
             said = error
         except AcceleratorGraphError:  # nothing is known; the body's exception must not be hidden
             return None
-        return self._explained(capture_error(f"{self.subject} failed", said, "invalidated"), cause)
+        return self._error("failed", said, "invalidated", cause=cause)
 
     def _is_refusal(self, cause: BaseException) -> bool:
         if not isinstance(cause, Exception):
             return False
         return any(framework.refuses(cause) for framework in stream_stack.taking_part(self.backend))
 
-    def _explained(self, error: CaptureError, cause: BaseException | None = None) -> CaptureError:
-        return error if self.observation is None else self.observation.explained(error, cause)
+    def _error(
+        self,
+        what: str,
+        error: DriverError | None = None,
+        reason: Reason = "other",
+        fact: str = "",
+        cause: BaseException | None = None,
+    ) -> CaptureError:
+        """Return the error for this capture, with what the observation has found."""
+        observation = self.observation
+        diagnosed = observation is not None
+        failure = capture_error(f"{self.subject} {what}", error, reason, fact, diagnosed=diagnosed)
+        return failure if observation is None else observation.explained(failure, cause)
 
     def _stop_observing(self) -> None:
         if self.observation is not None:
@@ -358,7 +368,7 @@ class Capture:
         try:
             captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
-            raise self._explained(capture_error(f"{self.subject} did not become a graph", error)) from error
+            raise self._error("did not become a graph", error) from error
         self._token = NO_TOKEN
         self._leave()
         captured.count = count
@@ -411,7 +421,7 @@ class Capture:
             try:
                 stream_stack.leave(self)
             finally:
-                self.lease.captured()
+                self.lease.capturing = False
 
 
 class Captured(Owned):

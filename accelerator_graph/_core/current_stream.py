@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Literal, overload
+
 from ..backends import registry
-from ..errors import BackendError, capture_error
+from ..errors import BackendError, GraphStateError, capture_error
 from ..interop import registry as interop
 from .stream_stack import current_streams
 from .streams import Borrowed, FrameworkCurrent, Stream, describe, innermost
 
 
-def current_stream() -> Stream | None:
-    """Return this thread's current stream; None if there is none.
+@overload
+def current_stream(*, required: Literal[True] = True) -> Stream: ...
+@overload
+def current_stream(*, required: bool) -> Stream | None: ...
+def current_stream(*, required: bool = True) -> Stream | None:
+    """Return this thread's current stream: that of the innermost ``with``, or of the capture in progress.
 
-    It is the stream of the innermost ``with``, or of the capture that this thread has under way.
+    Without either, it is the current stream of a framework, unless that is the framework's default stream.
+
+    Parameters
+    ----------
+    required : bool
+        Raise an error if no stream is current. With False, return None then.
+
+    Raises
+    ------
+    GraphStateError
+        No stream is current on this thread.
+    ValueError
+        Two frameworks have different current streams.
     """
-    return current()
+    stream = current()
+    if stream is None and required:
+        raise GraphStateError(
+            "current_stream(): no stream is current on this thread, and a default stream does not count; "
+            "enter one, for example `with accelerator_graph.Stream():`, or pass required=False to get None."
+        )
+    return stream
 
 
 def stream_to_capture(backend: str | None) -> Stream:

@@ -258,7 +258,8 @@ class BaseGraph:
 
     def _begin(self, plan: CapturePlan) -> None:
         """Begin a capture, in a state that allows it. If this raises, `_recover` has to follow."""
-        lease = pools.Lease(self._graph_pool if plan.pool is None else plan.pool)
+        given = self._graph_pool if plan.pool is None else plan.pool
+        pool = None if given is None else pools.check_pool(given)
         mode = self._mode if plan.mode is None else check_mode(plan.mode)
         finds_inputs = self._finds_inputs if plan.finds_inputs is None else plan.finds_inputs
         ownership.drain()
@@ -267,6 +268,7 @@ class BaseGraph:
             target._check()
         home = plan.home or target
         hold = plan.default or home.held()
+        lease = pools.Lease(pool, target._backend, target._device)
         capture = self._capture = Capture(self, target, hold, lease, len(self._retained or ()))
         if self._shows_progress:
             from .progress import Progress

@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import wraps
 from inspect import unwrap
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from .._interpreter import runs_later
 from ..errors import EmptyLabelWarning
 from . import capture_table
 from .call_site import Site, caller, outside, warn_of_nothing, why_empty
@@ -17,9 +19,14 @@ if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
     from ..backends.base import GraphEdge
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 
 class label:
     """Name the nodes that a capture records inside a ``with`` block, for `Graph.describe`.
+
+    As a decorator, it names what each call of a function records.
 
     The label belongs to the capture that this thread has begun last. Everything that is recorded into that
     capture meanwhile is labelled, on every stream that takes part. Labels can be nested, and names can be
@@ -36,7 +43,7 @@ class label:
     Raises
     ------
     TypeError
-        The name is not a string.
+        The name is not a string, or a generator or a coroutine is decorated: its body runs after the call.
 
     Warns
     -----
@@ -50,6 +57,9 @@ class label:
         with ag.Graph(keep_graph=True) as graph:
             with ag.label("attention"):
                 attention(x)
+
+        @ag.label("mlp")
+        def mlp(x): ...
     """
 
     __slots__ = ("_name",)
@@ -61,6 +71,26 @@ class label:
         if not isinstance(name, str):
             raise TypeError(f"label: the name must be a str, not {name!r}.")
         self._name = name
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Return a function with the same parameters whose calls are labelled."""
+        if not callable(function):
+            raise TypeError(
+                f"label can't decorate {function!r}, which can't be called; write "
+                f"`with label({self._name!r}):` around the work."
+            )
+        if runs_later(function):
+            raise TypeError(
+                f"label can't decorate {function!r}, whose body runs after the call; write "
+                f"`with label({self._name!r}):` inside it."
+            )
+
+        @wraps(function)
+        def labelled(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            with self:
+                return function(*args, **kwargs)
+
+        return labelled
 
     def __enter__(self) -> None:
         if capture_table.live:

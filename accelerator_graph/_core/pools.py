@@ -9,19 +9,21 @@ into it until the last such graph is reset or gone. Ids of torch's are as good, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
-from weakref import WeakValueDictionary, ref
+from weakref import ref
 
 from .._interpreter.outside import integer
 from .._interpreter.process import after_fork
 from ..errors import GraphStateError
 from ..interop.base import PoolId as PoolId
-from .ownership import Callback, Finalizer
+from .ownership import Finalizer
+from .stream_stack import undo
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
+    from ..interop.base import Framework
 
 
 class MemoryPool(Protocol):
@@ -46,21 +48,64 @@ _FIRST = 1 << 40  # apart from torch's counters, which start at 1
 _next = _FIRST
 _inherited = _FIRST
 """Numbers below this one were given out before this process was forked."""
-_pools: WeakValueDictionary[PoolId, _Pool] = WeakValueDictionary()
-"""Those that some lease takes part in."""
-_ending: dict[AbstractContextManager[object], PoolId | None] = {}
+_pools: dict[PoolId, ref[_Pool]] = {}
+"""Those that some lease takes part in, and those whose end is due."""
+_ending: dict[AbstractContextManager[object], PoolId] = {}
 """The pools whose clean-up is running, by a lock that its thread holds meanwhile."""
-_lock = threading.RLock()
+_new_lock = type(threading.RLock())  # a type in C
+_lock = _new_lock()
+
+
+class _End(Finalizer):
+    """Has `drain` end a pool. The value is its id, and the frameworks that have used it."""
+
+    __slots__ = ()
+
+    def act(self) -> None:
+        """Have the frameworks release the memory, unless another graph has started using the pool.
+
+        They may run code of others that takes locks, so only captures into this very pool wait for it.
+        """
+        pool, frameworks = self.value
+        running = _new_lock()
+        with running:
+            with _lock:
+                known = _pools.get(pool)
+                if known is not None and known() is not None:
+                    return
+                _pools.pop(pool, None)
+                _ending[running] = pool
+            try:
+                undo([partial(each.release, pool) for each in frameworks])
+            finally:
+                _ending.pop(running, None)
 
 
 class _Pool:
-    __slots__ = ("__weakref__", "backend", "capturing", "device", "ends")
+    """What the leases of a pool hold: the pool lives as long as this."""
 
-    def __init__(self, backend: str, device: int) -> None:
-        self.backend = backend
-        self.device = device
-        self.capturing: ref[Lease] | None = None
-        self.ends: tuple[Finalizer, ...] = ()
+    __slots__ = ("__weakref__", "capturing", "device", "end")
+
+    capturing: ref[Lease]
+    """The lease of the last capture."""
+    device: int
+    end: _End
+
+    def check(self, backend: Backend, device: int) -> None:
+        """Raise `ValueError` or `GraphStateError` if no capture can begin there in the pool now."""
+        pool, here = self.end.value[0], self.end.backend
+        assert here is not None
+        if self.device != device or here.name != backend.name:
+            raise ValueError(
+                f"pool {pool} belongs to device {self.device} of backend {here.name!r}, "
+                f"not to device {device} of backend {backend.name!r}; take another pool."
+            )
+        lease = self.capturing()
+        if lease is not None and lease.capturing:
+            raise GraphStateError(
+                f"pool {pool}: another capture into it is under way; end that capture first, or "
+                "take another pool."
+            )
 
 
 def graph_pool_handle() -> PoolId:
@@ -69,8 +114,10 @@ def graph_pool_handle() -> PoolId:
     Graphs of one pool may use the same memory: replay them in the order in which they were
     captured, never at once, and read one's outputs before another runs.
     """
+    global _next
     with _lock:
-        return (0, _new_number())
+        _next += 1
+        return (0, _next - 1)
 
 
 def check_pool(pool: object) -> PoolId | None:
@@ -115,73 +162,52 @@ class Lease:
 
     Parameters
     ----------
-    pool : PoolId, MemoryPool or None
-        The pool; None makes a new one for this graph, ``(n, 0)``.
+    pool : PoolId or None
+        The pool, as `check_pool` returns it; None makes a new one for this graph, ``(n, 0)``.
+    backend : Backend
+        The backend of the captured stream.
+    device : int
+        The ordinal of its device.
 
     Raises
     ------
-    TypeError, ValueError
-        As `check_pool`.
+    ValueError
+        The id can't be used: it is not known, its pool has ended, or it belongs to another backend or device.
+    GraphStateError
+        Another capture into this pool is under way.
     """
 
-    __slots__ = ("__weakref__", "_id", "_pool", "recorded")
+    __slots__ = ("__weakref__", "_pool", "capturing", "frameworks", "id", "recorded")
 
+    id: PoolId
+    """The id of the pool."""
     recorded: PoolId | None
     """The id that the framework knows the pool by which has recorded the graph."""
+    capturing: bool
+    """Keeps other captures out of the pool."""
+    frameworks: set[Framework]
+    """Those that have to release the pool's memory at its end: all that have taken part in a capture."""
+    _pool: _Pool | None
 
-    def __init__(self, pool: object) -> None:
-        self._id = None if pool is None else check_pool(pool)
+    def __init__(self, pool: PoolId | None, backend: Backend, device: int) -> None:
         self.recorded = None
-        self._pool: _Pool | None = None
-
-    def begin(self, backend: str, device: int) -> None:
-        """Take part in the pool, and keep other captures out of it until `captured`.
-
-        Raises
-        ------
-        ValueError
-            The id can't be used: it is not known, its pool has ended, or it belongs to another backend
-            or device.
-        GraphStateError
-            Another capture into this pool is under way.
-        """
-        pool = self._id
-        with _lock:
-            ending = [lock for lock, each in list(_ending.items()) if each == pool] if _ending else ()
-            if not ending:
-                entry = None if pool is None else _pools.get(pool)
-                if entry is None:
-                    if pool is not None:
-                        _refuse_unknown(pool)
-                    entry = _Pool(backend, device)
-                    if pool is not None:
-                        _pools[pool] = entry
-                elif (entry.backend, entry.device) != (backend, device):
-                    raise ValueError(
-                        f"pool {pool} belongs to device {entry.device} of backend {entry.backend!r}, "
-                        f"not to device {device} of backend {backend!r}; take another pool."
-                    )
-                elif entry.capturing is not None and entry.capturing() is not None:
-                    raise GraphStateError(
-                        f"pool {pool}: another capture into it is under way; end that capture first, or "
-                        "take another pool."
-                    )
-                self._pool = entry
-                entry.capturing = ref(self)
-        if ending:
-            with ending[0]:  # its clean-up is over, or this thread's
-                _ending.pop(ending[0], None)
-            self.begin(backend, device)
-
-    @property
-    def id(self) -> PoolId:
-        """The id of the pool. A new pool gets one when this is first read."""
-        with _lock:
-            if self._id is None:
-                self._id, pool = (_new_number(), 0), self._pool
-                if pool is not None:
-                    _pools[self._id] = pool
-            return self._id
+        self.capturing = True
+        while True:
+            with _lock:
+                running = None if pool is None or not _ending else _clean_up_of(pool)
+                if running is None:
+                    known = None if pool is None else _pools.get(pool)
+                    entry = None if known is None else known()
+                    if entry is None:
+                        entry = _begun(pool, backend, device)
+                    else:
+                        entry.check(backend, device)
+                    entry.capturing = ref(self)
+                    self._pool = entry
+                    self.id, self.frameworks = entry.end.value
+                    return
+            with running:  # until it is over, unless it is this thread's
+                _ending.pop(running, None)
 
     @property
     def shown(self) -> PoolId:
@@ -190,72 +216,42 @@ class Lease:
 
     def shared(self) -> Lease:
         """Return another graph's part in the same pool."""
-        other = Lease(self.id)
-        other.recorded, other._pool = self.recorded, self._pool
+        other = object.__new__(Lease)
+        other.id, other.recorded, other.frameworks = self.id, self.recorded, self.frameworks
+        other.capturing, other._pool = False, self._pool
         return other
-
-    def captured(self) -> None:
-        """Let others capture into the pool, since this capture is over."""
-        with _lock:
-            entry = self._pool
-            if entry is not None and entry.capturing is not None and entry.capturing() is self:
-                entry.capturing = None
-
-    def at_end(self, action: Callable[[PoolId], object], backend: Backend) -> None:
-        """Have `drain` call `action(id)` once the pool has ended. Asking twice does nothing more."""
-        with _lock:
-            entry = self._pool
-            assert entry is not None
-            for end in entry.ends:
-                if end.value[1] == action:
-                    return
-            entry.ends += (Callback(_end_pool, (self._id or self.id, action), backend),)
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Releasing twice does nothing."""
-        if self._pool is not None and self._pool.capturing is not None:
-            self.captured()
+        self.capturing = False
         self._pool = None
 
 
-def _end_pool(what: tuple[PoolId, Callable[[PoolId], object]]) -> None:
-    """Call a pool's clean-up, unless another graph has started using the pool.
-
-    It may run code of others that takes locks, so only captures into this very pool wait for it.
-    """
-    pool, action = what
-    running = threading.RLock()
-    with running:
-        with _lock:
-            if pool in _pools:
-                return
-            _ending[running] = pool
-        try:
-            action(pool)
-        finally:
-            _ending.pop(running, None)
-
-
-def _new_number() -> int:
+def _begun(pool: PoolId | None, backend: Backend, device: int) -> _Pool:
+    """Return a new pool, with this id or a new one. The lock is held."""
     global _next
-    _next += 1
-    return _next - 1
-
-
-def _refuse_unknown(pool: PoolId) -> None:
-    number = pool[0] or pool[1]
-    if number < _FIRST:
-        return  # a framework's id
-    if number >= _next or pool[0]:
-        fact = "ended with the last graph in it" if number < _next else "was never given out"
-        if number < _inherited:
+    if pool is None:
+        pool, _next = (_next, 0), _next + 1
+    elif pool[0] >= _FIRST or pool[1] >= _next:
+        fact = "was never given out" if max(pool) >= _next else "ended with the last graph in it"
+        if max(pool) < _inherited:
             fact = "belongs to graphs that were captured before this process was forked"
         raise ValueError(f"pool {pool} {fact}; take a new one from graph_pool_handle().")
+    entry = _Pool()
+    entry.device = device
+    entry.end = _End(backend, (pool, set()))
+    _pools[pool] = ref(entry)
+    return entry
+
+
+def _clean_up_of(pool: PoolId) -> AbstractContextManager[object] | None:
+    """Return what the thread holds in which the pool's clean-up is running."""
+    return next((running for running, each in list(_ending.items()) if each == pool), None)
 
 
 def _after_fork() -> None:
     global _inherited, _lock
-    _lock = threading.RLock()
+    _lock = _new_lock()
     _ending.clear()
     _inherited = _next
     _pools.clear()

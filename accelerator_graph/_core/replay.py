@@ -20,6 +20,7 @@ from . import capture_table
 from .extension import fast, new_lock
 from .ownership import Owned, drain
 from .states import RESET_MEANWHILE
+from .stream_stack import is_constant
 from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
 from .switches import measuring
 
@@ -265,14 +266,17 @@ def refuse_capturing(stream: Stream) -> None:
         The stream is capturing and its backend can't record a replay. Nothing was touched.
     """
     backend = stream._backend
-    if Capability.CHILD_GRAPHS in backend.capabilities(stream.device):
-        return
-    if stream._is_capturing():
+    if _has_to_ask(stream) and stream._is_capturing():
         raise CaptureError(
             f"replay onto the {describe(stream)}: backend {backend.name!r} can't record a replay in another "
             f"graph, and {captured_by(stream)}.",
             reason="illegal_call",
         )
+
+
+def _has_to_ask(stream: Stream) -> bool:
+    """Return True if a replay onto this stream is refused while it is capturing."""
+    return Capability.CHILD_GRAPHS not in stream._backend.capabilities(stream._device)
 
 
 def _launch_in_c(
@@ -290,6 +294,34 @@ def _launch_in_c(
     conditions = latest, in_context, context, found.capturing, executable.recorder.serialises_replays
     launch: Launch = fast.Launch(found.address, *handles, current, found.failed, lock, *conditions)
     return launch
+
+
+class Latest:
+    """The latest replay that named a stream.
+
+    Parameters
+    ----------
+    named : object
+        What the user passed. It is not kept alive.
+    stream : Stream
+        What it stands for. A hold of its own, which nobody else can close.
+    launch : callable
+        Launches there.
+    """
+
+    __slots__ = ("_asks", "_named", "_stream", "launch")
+
+    def __init__(self, named: object, stream: Stream, launch: Callable[[], None]) -> None:
+        self.launch = launch
+        self._named = ref(named)
+        self._stream = stream
+        self._asks = _has_to_ask(stream)
+
+    def is_for(self, named: object) -> bool:
+        """Return True if `launch` is what a replay would do that names the same."""
+        if self._named() is not named or (isinstance(named, Stream) and named._closed):
+            return False
+        return not (self._asks and self._stream._is_capturing())
 
 
 class Changing(Section):
@@ -359,8 +391,7 @@ class Runner:
         """Held by each launch of the graph, and to change or exchange the executable. Its `owner` is what
         is launched, a `Current`."""
         self.launching.owner = _NOTHING if check is None else _NOTHING.checked(check)
-        self.latest: tuple[ref[Stream], Callable[[], None]] | None = None
-        """The stream of the latest replay that named one, and the callable for it."""
+        self.latest: Latest | None = None
         self.measured: Measured | None = None
         self.home = home
         self.lease = lease
@@ -551,17 +582,24 @@ class Runner:
             binding.calls.upload(self._current.launchable().native)
         return binding.launcher()
 
-    def replay(self, stream: Stream) -> None:
-        """Launch on a stream that is decided now, and that somebody else may be capturing."""
+    def replay(self, named: object, stream: Stream) -> None:
+        """Launch on a stream that an object stands for, and that somebody else may be capturing."""
         refuse_capturing(stream)
-        latest = self.latest
-        if latest is not None and latest[0]() is stream:
-            latest[1]()
-            return
-        self.latest = latest = None  # so that this run takes the place of that one
-        launch = Binding(self.launching, stream.held(), None).launcher()
+        self.latest = None  # so that this run takes the place of that one
+        held = stream.held()
+        launch = Binding(self.launching, held, None).launcher()
         launch()
-        self.latest = ref(stream), launch
+        if named is stream or is_constant(named):
+            with suppress(TypeError):  # it can't be referenced weakly
+                self.latest = Latest(named, held, launch)
+
+    def replay_again(self, named: object) -> bool:
+        """Launch where the latest replay that named a stream did, if that is it; return whether it is."""
+        latest = self.latest
+        if latest is None or self.launching.owner.executable is None or not latest.is_for(named):
+            return False
+        latest.launch()
+        return True
 
     def check_with(self, check: Callable[[], None]) -> None:
         """Call this ahead of every launch from now on, in callables from before, too."""

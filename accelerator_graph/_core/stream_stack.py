@@ -151,6 +151,13 @@ def find(obj: object, backend: str | None, why: str) -> tuple[Backend, Any]:
     raise error
 
 
+def is_constant(obj: object) -> bool:
+    """Return True if an object is a framework's stream, which no call closes: it never stands for another."""
+    return not hasattr(obj, "close") and any(
+        interop.as_stream(framework, obj) is not None for framework, _ in interop.initialised()
+    )
+
+
 def _of_framework(obj: object, backend: str | None, why: str) -> tuple[Backend, Any] | None:
     """Return the backend and the stream that a framework's own object stands for."""
     for framework, name in interop.initialised():

@@ -199,7 +199,15 @@ class Stream:
         value : int
             What every byte is set to, 0 to 255.
         nbytes : int, optional
-            How many bytes; by default all of `dst`. Needed for an address.
+            How many bytes; by default all of `dst`. Required for an address, and for a `value` other than 0
+            if `dst` is an array whose elements are larger than a byte: they would not become `value`.
+
+        Raises
+        ------
+        TypeError
+            `dst` has no memory that can be used, or `nbytes` is required.
+        ValueError
+            `value` does not fit into a byte, or the memory has gaps, is read-only or smaller than `nbytes`.
 
         Notes
         -----
@@ -211,13 +219,36 @@ class Stream:
         if not 0 <= value <= 255:
             raise ValueError(f"fill: value must be 0 to 255, the value of a byte, not {value}.")
         nbytes = _checked_nbytes(nbytes)
+        if nbytes is None and value:
+            from ..backends.memory import elements_of  # imports ctypes
+
+            elements = elements_of(dst)
+            if elements is not None and elements[1] > 1:
+                kind, size = elements
+                raise TypeError(
+                    f"fill: every byte would become {value}, and an element of dst, {kind!r}, has {size} "
+                    "bytes; launch work that sets elements, or pass nbytes to set bytes."
+                )
         self._backend.fill(self._native, dst, value, nbytes)
         self._retain(dst)
 
     def copy(self, dst: Any, src: Any, nbytes: int | None = None) -> None:
-        """Copy bytes from `src` to `dst`, each as in `fill`; by default all of `src`."""
+        """Copy bytes from `src` to `dst`, each as in `fill`; by default all of `src`.
+
+        Raises `TypeError` for arrays with elements of different types, since a copy does not convert. Pass
+        `nbytes` to copy the bytes as they are.
+        """
         _held = self._in_use()
         nbytes = _checked_nbytes(nbytes)
+        if nbytes is None:
+            from ..backends.memory import elements_of  # imports ctypes
+
+            target, source = elements_of(dst), elements_of(src)
+            if target is not None and source is not None and target != source:
+                raise TypeError(
+                    f"copy: the elements of dst are {target[0]!r}, those of src {source[0]!r}, and copies "
+                    "don't convert; convert src first, or pass nbytes to copy its bytes as they are."
+                )
         self._backend.copy(self._native, dst, src, nbytes)
         self._retain(dst, src)
 

@@ -1,6 +1,6 @@
 """The demo: the heat equation on a plate, solved step by step, then by replaying one graph.
 
-``python -m accelerator_graph demo`` runs it. Read it as a first example of the library: this module
+``accelerator-graph demo`` runs it. Read it as a first example of the library: this module
 is the same on every backend. The modules `cpu`, `cuda` and `hip` beside it have the memory and the kernel,
 which differ. Other backends bring their own, see `Plate`.
 

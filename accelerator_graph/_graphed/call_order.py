@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
+from weakref import ref
 
 from .._arrays.arrays import ArrayType, frameworks_of
 from .._core.current_stream import current as current_or_none
 from .._core.ownership import Owned
 from .._core.replay import make_room
-from .._core.streams import Event, FrameworkCurrent, Stream
+from .._core.streams import Event, FrameworkCurrent, Stream, innermost
 from ..api import Graph
 from ..backends.base import Capability, CaptureStatus
 from ..errors import CaptureError
@@ -135,6 +136,8 @@ class ReplayStreams:
         self._device = stream.device
         self._status = self._backend.capture_status
         self._known: dict[Hashable, ReplayStream] = {}
+        self._latest: tuple[ref[Stream], ReplayStream] | None = None
+        """The current stream of the latest call, if no framework decides that, and what was found for it."""
         packages, active = frameworks_of(array_types, self._backend.name)
         one = len(packages) == 1 and len(active) == 1
         self._framework = active[0] if one else None  # the copies go to this framework's current stream
@@ -147,9 +150,25 @@ class ReplayStreams:
 
         `current` is the current stream, if it is known already.
         """
+        found, latest = None, self._latest
+        if latest is not None:
+            entered = current or innermost()
+            if entered is not None and latest[0]() is entered:
+                found = latest[1]
+        if found is None:
+            found = self._find(current)
+        stream = found.stream
+        if self._status(stream._native) is not _IDLE:
+            return None
+        if self._order.last is not stream:
+            self._order.move_to(stream)
+        return found
+
+    def _find(self, current: Stream | None) -> ReplayStream:
         framework, elsewhere = self._framework, False
         if framework is None:
-            handle = stream_key(current or current_stream(self._backend.name))
+            current = current or current_stream(self._backend.name)
+            handle = stream_key(current)
         else:
             answer = framework.current_stream(self._asked_device)
             if answer is not None and answer[1] != self._device:
@@ -160,11 +179,8 @@ class ReplayStreams:
         if found is None:
             make_room(self._known)
             found = self._known[key] = self._prepare(handle, elsewhere)
-        stream = found.stream
-        if self._status(stream._native) is not _IDLE:
-            return None
-        if self._order.last is not stream:
-            self._order.move_to(stream)
+        if framework is None and current is not None:
+            self._latest = ref(current), found
         return found
 
     def _prepare(self, handle: Hashable, elsewhere: bool) -> ReplayStream:

@@ -59,6 +59,7 @@ class Graphed(Generic[P, R]):
         self._positional: Shape = (self._arguments.positional, ())
         self._instances: PerInstance[Graphed[..., R]] = PerInstance(getattr(function, "__name__", ""))
         self._lock = new_lock()
+        """Owned by a thread in a call, so also in a signal handler or a finaliser that interrupts one."""
         self._cache = GraphCache(options)
         self._latest: tuple[RecordedCall, Guarded] | None = None
         """The graph of the latest call, and what sees that the next one is like that, if anything does."""
@@ -71,7 +72,7 @@ class Graphed(Generic[P, R]):
             found: Any = latest[1].same(args, kwargs)
             if type(found) is tuple:  # replayed: the result
                 return found[0]  # type: ignore[no-any-return]
-            if found is not None and not self._in_a_call():
+            if found is not None and not self._lock._is_owned():
                 where = found.pop()
                 with self._lock:
                     if latest is not self._latest or where is not latest[1].where:
@@ -79,7 +80,7 @@ class Graphed(Generic[P, R]):
                     replayed = self._replay(latest[0], latest[0].signature, found, where=where)
                 if replayed is not None:
                     return replayed[0]  # type: ignore[no-any-return]
-        if capture_table.thread.graphs or self._in_a_call():
+        if capture_table.thread.graphs or self._lock._is_owned():
             return self._function(*args, **kwargs)
         given: tuple[Any, ...] = args
         if self._method is not None and self._instance is not None:
@@ -135,10 +136,6 @@ class Graphed(Generic[P, R]):
             self._cache.count_replays(latest[0], latest[1].same.stop())
             self._latest = None
 
-    def _in_a_call(self) -> bool:
-        """Return True in a signal handler or a finaliser that interrupts another call of this thread."""
-        return self._lock._is_owned()  # type: ignore[no-any-return]
-
     def _replay(
         self,
         recorded: RecordedCall,
@@ -151,7 +148,8 @@ class Graphed(Generic[P, R]):
 
         `current` is the current stream, if it is known; `where` that of the latest call, if it is ready.
         """
-        self._pause()
+        if self._latest is not None:
+            self._pause()
         if recorded.closed:  # by another thread
             return None
         if self._choose is not None:
@@ -241,7 +239,7 @@ class Graphed(Generic[P, R]):
             )
         for each in self._instances:
             each.cache_clear()
-        if self._in_a_call():
+        if self._lock._is_owned():
             raise GraphStateError(
                 f"{self!r}: cache_clear() has to wait for runs, and this thread is in the middle of one; "
                 "call it outside of signal handlers and finalisers."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._arrays.signatures import Call, Reader, has_repeats
@@ -92,6 +91,6 @@ class Guarded:
         if type(launch) is fast.Launcher:
             result, finish = self._result.of_every_call(), None
             if result is None:
-                finish = partial(self._result.for_call, stream=where.stream)
+                finish = self._result.for_call
             self._how = launch, result, finish, *self._inputs.patches()
         self.where = where

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .._arrays.arrays import clear_autocast_caches, copy_on_device, copy_on_host
+from .._arrays.arrays import clear_autocast_caches, on_device, on_host
 from .._arrays.placement import only_our_streams, works_on_host, writable
 from .._arrays.signatures import Call, Leaves, Reader
 from .._core import stream_stack
@@ -20,7 +20,7 @@ from .call_order import CallOrder, ReplayStream, ReplayStreams
 from .options import Mode
 from .python_state import PythonState
 from .results import RecordedWork, Result, check_unwritten, nothing_recorded
-from .static_inputs import StaticInputs
+from .static_inputs import StaticInputs, copy_out
 
 if TYPE_CHECKING:
     from .guards import Guarded
@@ -64,20 +64,17 @@ class RecordedCall:
 
     def run(self, leaves: Leaves, where: ReplayStream) -> Any:
         """Copy the arrays of a call in, replay, and return the result of the call."""
-        stream = where.stream
+        stream, inputs, result = where.stream, self.inputs, self.result
         if where.entered:
-            result = stream_stack.within(stream, self._enqueue, leaves, stream, where.launch)
-        else:
-            result = self._enqueue(leaves, stream, where.launch)
+            return stream_stack.within(stream, self.run, leaves, where._replace(entered=False))
+        inputs.copy_in(leaves, stream)
+        where.launch()
+        back, new = inputs.copies_back(leaves), result.new_arrays()
+        if back or result.fills:
+            inputs.enqueue(stream, copy_out, back, leaves, result.fills, new)
         if where.marked:
             self.order.mark_end()
-        return result
-
-    def _enqueue(self, leaves: Leaves, stream: Stream, launch: Callable[[], None]) -> Any:
-        self.inputs.copy_in(leaves, stream)
-        launch()
-        self.inputs.copy_back(leaves, stream)
-        return self.result.for_call(leaves, stream)
+        return result.for_call(leaves, new)
 
     def close(self) -> None:
         """Give back the graph, once the calls so far are done."""
@@ -121,11 +118,11 @@ def record(
     call can return a copy of the result, or the function writes an argument that can't be written.
     """
     leaves = call.leaves
-    on_host = works_on_host(stream)
+    host = works_on_host(stream)
     all_seen = only_our_streams(stream)  # no work but what our streams are given can be recorded
-    copy = copy_on_host if on_host else copy_on_device
+    enqueue = on_host if host else on_device
     array_types = [reader.array_types[type(leaf)] for leaf in leaves]
-    inputs = StaticInputs(leaves, array_types, stream, order, copy, nodes=mode == "node" and not all_seen)
+    inputs = StaticInputs(leaves, array_types, stream, order, enqueue, nodes=mode == "node" and not all_seen)
     arguments = inputs.arguments(leaves)
     passed: set[int] = set()
 
@@ -153,7 +150,7 @@ def record(
         return made
 
     captured = _NeverEmpty() if all_seen else Graph(keep_graph=mode == "bind" or inputs.in_graph)
-    contents = inputs.contents() if all_seen and on_host else []
+    contents = inputs.contents() if all_seen and host else []
     versions = inputs.versions()
     value = capture(captured, pool, arguments)
     again = partial(record, run, call, names, stream, pool, reader=reader, order=order, copies=copies)
@@ -163,7 +160,7 @@ def record(
         written = inputs.written(versions, leaves, names)
         work = _recorded_work(captured, inputs, passed) if all_seen else None
         indices = inputs.indices(arguments)
-        result = Result(value, indices, reader, copy, on_host=on_host, copies=copies, work=work)
+        result = Result(value, indices, reader, on_host=host, copies=copies, work=work)
         back = [i for i in written | (result.returned - inputs.merged.keys()) if writable(leaves[i])]
         if mode == "bind":
             assert python is not None
@@ -185,7 +182,7 @@ def record(
         if mode == "node" and not inputs.in_graph:
             mode, why = "copy", why or "no argument is an array that a node could copy"
         copied = inputs.plan_copies(back) + [array_type for _, array_type in result.outputs if copies]
-        streams = ReplayStreams(captured, order, stream, copied, on_host)
+        streams = ReplayStreams(captured, order, stream, copied, host)
         return RecordedCall(captured, pool, inputs, result, streams, order, call.signature, names, mode, why)
     except BaseException:
         captured.reset()

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from .._arrays.arrays import ArrayType, Copy
+from .._arrays.arrays import ArrayType, Assign, detaching
 from .._arrays.containers import only_tuples, rebuild
 from .._arrays.placement import extent, place_of
 from .._arrays.signatures import Leaves, Reader
-from .._core.streams import Stream
 from ..errors import CaptureError
 
 
@@ -44,13 +43,11 @@ class Result:
         value: Any,
         arguments: dict[int, int],
         reader: Reader,
-        copy: Copy,
         *,
         on_host: bool,
         copies: bool,
         work: RecordedWork | None,
     ) -> None:
-        self._copy = copy
         self._on_host = on_host
         self._copies = copies
         self.returned: set[int] = set()
@@ -81,6 +78,10 @@ class Result:
 
         self._template = rebuild(value, place)
         self._arrays = [array for array, _ in self.outputs]
+        self.fills: list[tuple[Any, Assign]] = []
+        """What `new_arrays` have to be filled with, and how; empty if they are made with their elements."""
+        if copies and on_host:
+            self.fills = [(array, _assign_on_host(array_type)) for array, array_type in self.outputs]
         self._constant: Any = None
         """The result of every call, if that is always the same object."""
         if not copies and not self.returned and only_tuples(value):
@@ -109,9 +110,10 @@ class Result:
             return (self._arrays[self._template.index],)
         return None if self._constant is None else (self._constant,)
 
-    def for_call(self, leaves: Leaves, stream: Stream) -> Any:
-        """Return the result of a replay on a stream, for the call with these arrays."""
-        arrays = self._new_arrays(stream) if self._copies else self._arrays
+    def for_call(self, leaves: Leaves, arrays: Sequence[Any] | None = None) -> Any:
+        """Return the result of a replay, for the call with these arrays; by default in `new_arrays`."""
+        if arrays is None:
+            arrays = self.new_arrays()
         template = self._template
         if type(template) is Output:
             return arrays[template.index]
@@ -123,16 +125,21 @@ class Result:
         """Return the result with the graph's own arrays in it, and the arrays of a call."""
         return rebuild(self._template, _filler(leaves, self._arrays))
 
-    def _new_arrays(self, stream: Stream) -> list[Any]:
-        if not self._on_host:
-            return [array_type.copy(array) for array, array_type in self.outputs]
-        new = [array_type.empty_like(array) for array, array_type in self.outputs]
-        for target, (source, array_type) in zip(new, self.outputs, strict=True):
-            self._copy(stream, array_type.assign, target, source)
+    def new_arrays(self) -> Sequence[Any]:
+        """Return the arrays for the result of a call, which are the function's own or others."""
+        if not self._copies:
+            return self._arrays
+        new = []
+        for array, array_type in self.outputs:
+            new.append(array_type.empty_like(array) if self._on_host else array_type.copy(array))
         return new
 
 
-def _filler(leaves: Leaves, arrays: list[Any]) -> Callable[[Any], Any]:
+def _assign_on_host(array_type: ArrayType) -> Assign:
+    return detaching(array_type.assign) if array_type.kind == "tensor" else array_type.assign
+
+
+def _filler(leaves: Leaves, arrays: Sequence[Any]) -> Callable[[Any], Any]:
     """Return what puts the caller's and the function's arrays in their places in a template."""
 
     def fill(value: Any) -> Any:

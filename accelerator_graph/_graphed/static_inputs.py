@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.arrays import ArrayType, Assign, Copy
+from .._arrays.arrays import ArrayType, Assign, Enqueue, detaching
 from .._arrays.placement import works_on_host, writable
 from .._arrays.signatures import Leaves
 from .._core import capture_table, stream_stack
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from .._core._fast import Patches
 
 
+Planned = tuple[int, Any, Assign]
+"""A copy between an argument, by its index, and another array."""
+
+
 class StaticInputs:
     """One static array for each of the arrays in a call's arguments; one for those that are the same.
 
@@ -36,12 +41,12 @@ class StaticInputs:
         array_types: list[ArrayType],
         stream: Stream,
         order: CallOrder,
-        copy: Copy,
+        enqueue: Enqueue,
         *,
         nodes: bool,
     ) -> None:
         self.array_types = array_types
-        self._copy = copy
+        self.enqueue = enqueue
         self._on_host = works_on_host(stream)
         ids = [id(leaf) for leaf in leaves]
         self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]
@@ -152,11 +157,16 @@ class StaticInputs:
             for i, static, assign in self._plan(firsts)
         ]
         self._copies_before = [
-            (i, before, self.array_types[i].assign) for i, before in self.merged.items() if i not in firsts
+            (i, before, self._assign(self.array_types[i].assign, i))
+            for i, before in self.merged.items()
+            if i not in firsts
         ]
         """Copies of what the calls themselves do not copy to static arrays, since nodes do."""
+        self._merges = [(i, self.arrays[i], self._merge(i, before)) for i, before in self.merged.items()]
+        """Copies of the elements that a run has changed, of arrays that do not count their writes. The run
+        may write the others in another way: as another argument, as a result, or as state."""
         self._back = set(back)
-        self._copies_back = self._plan(sorted(self._back))
+        self._plan_back()
         tensors = all(each.kind == "tensor" for each in self.array_types)
         at_once = tensors and len(firsts) > 1 and not self._on_host and self.bound is None
         self._assign_all = getattr(copied[0].package, "_foreach_copy_", None) if at_once else None
@@ -166,40 +176,55 @@ class StaticInputs:
     def note_written(self, arguments: Iterable[int]) -> None:
         """Copy these arguments back as well, wherever they are copied."""
         self._back |= {i for i in arguments if i in self._firsts}
-        self._copies_back = self._plan(sorted(self._back))
+        self._plan_back()
 
-    def _plan(self, indices: Iterable[int]) -> list[tuple[int, Any, Any]]:
+    def _plan_back(self) -> None:
+        self._written = self._plan(sorted(self._back))
+        self._copies_back = [*self._merges, *self._written]
+
+    def _plan(self, indices: Iterable[int]) -> list[Planned]:
         return [
-            (i, self.arrays[i], self.array_types[i].assign)
+            (i, self.arrays[i], self._assign(self.array_types[i].assign, i))
             for i in indices
             if self.array_types[i].kind != "place"
         ]
 
+    def _assign(self, assign: Assign, i: int) -> Assign:
+        return detaching(assign) if self._on_host and self.array_types[i].kind == "tensor" else assign
+
+    def _merge(self, i: int, before: Any) -> Assign:
+        merge = self.array_types[i].merge
+        assert merge is not None
+        return self._assign(partial(_merge, merge, before), i)
+
     def copy_in(self, leaves: Leaves, stream: Stream) -> None:
         """Copy the caller's arrays to the static ones, or have the graph copy them."""
-        for i, before, assign in self._copies_before:
-            self._copy(stream, assign, before, leaves[i])
+        copies = self._copies_in
+        if self._copies_before:
+            self.enqueue(stream, _copy_in, self._copies_before, leaves)
         if self.bound is not None:
             self.copied = self.bound.patch(leaves)
-            for i, static, assign in self._copies_in:
-                if i in self.copied or i not in self.bound.arguments:
-                    self._copy(stream, assign, static, leaves[i])
-            return
-        self._nodes.read_from(leaves)
+            copies = [each for each in copies if self._is_copied(each[0], self.bound)]
+        elif self.in_graph:
+            self._nodes.read_from(leaves)
         if self._assign_all is not None:
             values = [leaves[i] for i, _, _ in self._copies_in]
             if not any(map(is_, self._targets, values)):
                 self._assign_all(self._targets, values)
                 return
-        for i, static, assign in self._copies_in:
-            self._copy(stream, assign, static, leaves[i])
+        if copies:
+            self.enqueue(stream, _copy_in, copies, leaves)
+
+    def _is_copied(self, i: int, bound: BoundInputs) -> bool:
+        """Return True if the latest call has copied an argument."""
+        return i in self.copied or i not in bound.arguments
 
     def addresses(self) -> array[int] | None:
         """Return where the graph reads the arrays of the latest call, and writes them if it does.
 
         None if a call that has its arrays there has anything to copy.
         """
-        if self._copies_back or self.merged:
+        if self._copies_back:
             return None
         if self.bound is not None:
             return self.bound.addresses(len(self.arrays))
@@ -215,24 +240,41 @@ class StaticInputs:
         user = self.bound.user(self.arrays[0].device)
         return None if user is None else self.bound.patches, user
 
-    def copy_back(self, leaves: Leaves, stream: Stream) -> None:
-        """Copy what the function has written, and what it returns, to the caller's arrays.
-
-        Of an array that does not count its writes, these are the elements that the run has changed. The run
-        may write the others in another way: as another argument, as a result, or as state.
-        """
-        for i, before in self.merged.items():
-            merge = self.array_types[i].merge
-            assert merge is not None
-            self._copy(stream, merge, leaves[i], self.arrays[i], before)
+    def copies_back(self, leaves: Leaves) -> list[Planned]:
+        """Return the copies to the caller's arrays of what the function has written: for `copy_out`."""
         bound = self.bound
-        for i, static, assign in self._copies_back:
-            if bound is None or i in self.copied or i not in bound.arguments:
-                self._copy(stream, assign, leaves[i], static)
+        if bound is None:
+            return self._copies_back
+        copies = [*self._merges]
+        for each in self._written:
+            if self._is_copied(each[0], bound):
+                copies.append(each)
             else:
-                self.array_types[i].count_write(leaves[i])
-        if bound is not None:
-            bound.keep(leaves)
+                self.array_types[each[0]].count_write(leaves[each[0]])
+        bound.keep(leaves)
+        return copies
+
+
+def _copy_in(copies: Iterable[Planned], leaves: Leaves) -> None:
+    """Copy the caller's arrays to others."""
+    for i, target, assign in copies:
+        if target is not leaves[i]:
+            assign(target, leaves[i])
+
+
+def copy_out(
+    back: Iterable[Planned], leaves: Leaves, fills: Iterable[tuple[Any, Assign]], new: Iterable[Any]
+) -> None:
+    """Copy what a run has written back to the caller's arrays, and fill the new arrays of a result."""
+    for i, source, assign in back:
+        if leaves[i] is not source:
+            assign(leaves[i], source)
+    for target, (source, assign) in zip(new, fills, strict=False):
+        assign(target, source)
+
+
+def _merge(merge: Callable[[Any, Any, Any], object], before: Any, target: Any, source: Any) -> None:
+    merge(target, source, before)
 
 
 def _assign_both(assign: Assign, before: Any) -> Assign:

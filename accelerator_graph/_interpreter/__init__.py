@@ -29,6 +29,12 @@ def imported_on_use(module: str, homes: dict[str, str]) -> Callable[[str], objec
     return __getattr__
 
 
+def runs_later(function: object) -> bool:
+    """Return True for generators and coroutines, whose body runs after the call."""
+    flags: int = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    return bool(flags & (0x20 | 0x80 | 0x200))  # as in `inspect`, asynchronous generators among them
+
+
 class Record:
     """Base of such a class, whose `__slots__` are its fields.
 

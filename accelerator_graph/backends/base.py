@@ -1,7 +1,7 @@
 """The contract of a backend: all that a plug-in implements, and all that it can rely on.
 
 A backend is one class in a package of its own, named by an entry point. Two more are optional, for
-``python -m accelerator_graph conformance myrt`` and ``python -m accelerator_graph demo --backend myrt``::
+``accelerator-graph conformance myrt`` and ``python -m accelerator_graph demo myrt``::
 
     [project.entry-points."accelerator_graph.backends"]
     myrt = "myrt_graph:MyBackend"

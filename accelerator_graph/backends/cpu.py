@@ -12,6 +12,7 @@ import platform
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from types import FunctionType
 from typing import Any, ClassVar
 
 from ._cpu.capture import MODES, Captures
@@ -19,7 +20,7 @@ from ._cpu.graph import Executable, Graph
 from ._cpu.parameters import copy, fill, node_setter, parameters
 from ._cpu.stream import Capture, Event, Stream
 from ._cpu.timing import with_marks
-from ._cpu.work import Call, caller, check_callable, run_calls
+from ._cpu.work import PACKAGE, SUSPENDED, Call, caller, check_callable, run_calls
 from .base import (
     Availability,
     CaptureInfo,
@@ -182,8 +183,15 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
 
     def launch(self, stream: Stream, work: Callable[..., object], /, *args: Any, **how: Any) -> None:
         """Call ``work(*args, **how)`` on the stream's thread."""
-        check_callable(work)
-        self._enqueue(stream, "launch", "host", (work, args, how, caller()))
+        code = work.__code__ if type(work) is FunctionType else None
+        if code is None or code.co_flags & SUSPENDED:
+            check_callable(work)
+        site = None if code is not None and code.co_filename.startswith(PACKAGE) else caller()
+        call = work, args, how, site
+        if stream.capture is None:
+            stream.worker.submit(partial(run_calls, (call,)))
+        else:
+            self._enqueue(stream, "launch", "host", call)
 
     def _enqueue(self, stream: Stream, method: str, kind: str, call: Call) -> None:
         if stream.capture is None or not self._captures.record(stream, method, kind, call):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from math import prod
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -72,6 +73,45 @@ def memory_of(obj: object, nbytes: int | None, *, writable: bool, device: bool) 
             f"{_named(obj)} has {memory.nbytes} bytes, not {nbytes}; pass a smaller nbytes or more memory."
         )
     return memory._replace(nbytes=nbytes)
+
+
+def elements_of(obj: object) -> tuple[str, int] | None:
+    """Return the type and the size of an array's elements; None for plain bytes, or if they are not known.
+
+    Memory without a type is plain bytes: an address, a `bytearray`, a `memoryview` of bytes.
+
+    Returns
+    -------
+    tuple
+        The type as array interfaces name it, such as ``"<f4"``, and the size in bytes.
+        Structures, and torch's ``bfloat16``, have ``V`` and their size.
+    """
+    for name in ("__cuda_array_interface__", "__array_interface__"):
+        try:
+            typestr = getattr(obj, name)["typestr"]
+            return typestr, int(typestr[2:].partition("[")[0]) * (4 if typestr[1] == "U" else 1)
+        except Exception:  # whatever is wrong with the array, `memory_of` reports it
+            continue
+    try:
+        view = memoryview(cast("Buffer", obj))
+    except (TypeError, ValueError, BufferError):
+        return None
+    code = view.format.lstrip("@=<>!^")
+    order, kind, size = view.format[: -len(code)], _KINDS.get(code), view.itemsize
+    if kind is None or view.format in ("B", "b", "c"):
+        return None
+    little = sys.byteorder == "little" if order in ("", "@", "=", "^") else order == "<"
+    return f"{'|' if size == 1 else '<' if little else '>'}{kind}{size}", size
+
+
+_KINDS = {
+    **dict.fromkeys("bhilqn", "i"),
+    **dict.fromkeys("BHILQN", "u"),
+    **dict.fromkeys("efdg", "f"),
+    **dict.fromkeys(("Zf", "Zd", "Zg"), "c"),
+    "?": "b",
+}
+"""The kinds of array interfaces by the codes of `struct`."""
 
 
 def _named(obj: object) -> str:

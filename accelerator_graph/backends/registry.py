@@ -14,7 +14,7 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from .._interpreter import imported_on_use
+from .._interpreter import imported_on_use, runs_later
 from .._interpreter.outside import is_unset, variable
 from .._plugins import Catalogue
 from .._plugins.entry_points import is_name
@@ -41,8 +41,6 @@ MEANT = {"gpu": "cuda", "nvidia": "cuda", "rocm": "hip", "amd": "hip"}
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 VARIABLE = "ACCELERATOR_GRAPH_BACKEND"
-
-_RUNS_LATER = 0x20 | 0x80 | 0x200  # the flags of generators, coroutines and asynchronous generators
 
 _blocks: ContextVar[tuple[Block, ...]] = ContextVar("accelerator_graph_backend", default=())
 """The ``with`` blocks that this thread (or task) is in, the innermost last."""
@@ -88,8 +86,7 @@ class Block(ContextDecorator):
     def __call__(self, function: _F) -> _F:
         """Return a function that runs with the backend named; TypeError for generators and coroutines."""
         self._used = True
-        flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
-        if flags & _RUNS_LATER:
+        if runs_later(function):
             raise TypeError(
                 f"use_backend can't decorate {function!r}, whose body runs after the call; write "
                 f"`with use_backend({self.name!r}):` inside it."

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from itertools import combinations, pairwise
 from reprlib import repr as shortened
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from ..errors import GraphStateError, RanksDisagreeError, UnsupportedError
 from ..inspection.fingerprint import Fingerprint
 from ..inspection.text import count
 from ..interop.base import Collective
-from .ranks_groups import NoAnswer, check_seconds, exchange_over, members_of, named
+from .ranks_groups import NoAnswer, check_seconds, named, peers_of
 
 T = TypeVar("T")
 _TRANSFERS = ("send", "recv")
@@ -49,7 +49,8 @@ def check_ranks(
         ``(store, rank, size)`` with a store of torch.distributed; or a function that takes this rank's string
         and returns those of all ranks in their order. The function runs in a thread of its own.
     timeout : float
-        How many seconds to wait for the other ranks.
+        How many seconds to wait for the other ranks; and as long again, but at most 10 seconds, to know that
+        they have heard from all, too.
     strict : bool
         Everything has to agree. Needs graphs made with ``keep_graph=True``.
 
@@ -73,30 +74,28 @@ def check_ranks(
         raise GraphStateError("check_ranks: this thread is capturing; call it after the capture has ended.")
     check_seconds(timeout, "check_ranks: timeout")
     strict = boolean(strict, "check_ranks: strict")
-    exchange = exchange_over(group, "check_ranks")
-    members = members_of(group)
-    own = RankRecord.of(-1 if members is None else members.own, graph)
+    peers = peers_of(group, "check_ranks")
+    if peers is None:
+        raise ValueError(
+            "check_ranks: torch.distributed has not been initialised, so there is no default group; pass a "
+            "communicator of mpi4py, (store, rank, size), or a function that gathers from all ranks."
+        )
+    own = RankRecord.of(-1 if peers.own is None else peers.own, graph)
     try:
-        answers = exchange(to_text(own), timeout)
+        answers = peers.exchange(to_text(own), timeout)
     except NoAnswer as error:
-        raise _error(RanksReport(-1, 0, (str(error),), (), (own,))) from None
-    ranks = [*range(answers.size)] if members is None else members.ranks
-    records = {ranks[place]: from_text(text, ranks[place]) for place, text in sorted(answers.texts.items())}
-    found = compare(records, ranks, strict)
-    silent = [
-        f"{named([rank])} has not called check_ranks within {timeout:g} s"
-        for place, rank in enumerate(ranks)
-        if place not in answers.texts
-    ]
-    if not answers.confirmed:
-        silent.append("not every rank has heard from all in time: one has called too late, or given up")
-    report = RanksReport(
-        ranks[answers.rank],
-        answers.size,
-        (*silent, *found.differences),
-        tuple(found.notes),
-        tuple(records.values()),
-    )
+        raise _error(RanksReport(own.rank, 0, (str(error),), (), (own,))) from None
+    records = {rank: from_text(text, rank) for rank, text in answers.texts.items() if text is not None}
+    differences, notes = compare(records, answers.texts, strict)
+    silent = [rank for rank, text in answers.texts.items() if text is None]
+    if silent:
+        have = "has" if len(silent) == 1 else "have"
+        differences.insert(0, f"{named(silent)} {have} not called check_ranks within {timeout:g} s")
+    elif not answers.confirmed:
+        fact = "not every rank has heard from all in time: one has called too late, or given up"
+        differences.insert(0, fact)
+    size, said = len(answers.texts), tuple(records.values())
+    report = RanksReport(answers.own, size, tuple(differences), tuple(notes), said)
     if report.differences:
         raise _error(report)
     return report
@@ -106,7 +105,7 @@ def _error(report: RanksReport) -> RanksDisagreeError:
     first, *more = report.differences
     others = f" (and {len(more)} more, in the report)" if more else ""
     return RanksDisagreeError(
-        f"the ranks disagree: {first.removeprefix('check_ranks: ')}{others}; replay on none of them.",
+        f"the ranks disagree: {first}{others}; replay on none of them.",
         report=report,
     )
 
@@ -125,6 +124,8 @@ class RankRecord(NamedTuple):
     fingerprint: Fingerprint | None = None
     no_fingerprint: str = ""
     """Why there is no fingerprint."""
+    in_sequence: bool = False
+    """Whether each node of the graph is known to wait for the one before."""
 
     @classmethod
     def of(cls, rank: int, graph: Any) -> RankRecord:
@@ -137,48 +138,44 @@ class RankRecord(NamedTuple):
         if graph.state == "empty":
             return cls(rank, "nothing was captured")
         try:
-            return cls(rank, "", graph.collectives, graph.fingerprint())
+            described = graph.describe()
+            waits = {(edge.source, edge.target) for edge in described.edges}
+            nodes = [node.id for node in described.nodes]
+            in_sequence = waits.issuperset(pairwise(nodes))
+            return cls(rank, "", graph.collectives, Fingerprint.of(described), "", in_sequence)
         except GraphStateError:
             return cls(rank, "", graph.collectives, None, "its graph was made without keep_graph=True")
         except UnsupportedError:
             return cls(rank, "", graph.collectives, None, f"backend {graph.backend!r} can't list nodes")
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the record as plain data."""
-        return {
-            "rank": self.rank,
-            "failure": self.failure,
-            "collectives": [each._asdict() for each in self.collectives],
-            "fingerprint": None if self.fingerprint is None else self.fingerprint._asdict(),
-            "no_fingerprint": self.no_fingerprint,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> RankRecord:
-        """Read what `as_json` has returned."""
-        collectives = [Collective(**{**each, "ranks": tuple(each["ranks"])}) for each in data["collectives"]]
-        seen = data["fingerprint"]
-        if seen is not None:
-            seen = Fingerprint(**{**seen, "functions": tuple(tuple(each) for each in seen["functions"])})
-        return cls(data["rank"], data["failure"], tuple(collectives), seen, data["no_fingerprint"])
-
 
 def to_text(record: RankRecord) -> str:
     """Return a record as a text for the other ranks."""
-    return json.dumps({"schema": SCHEMA, **record.as_json()})
+    return json.dumps({"schema": SCHEMA, **_plain(record)})
 
 
 def from_text(text: str, rank: int) -> RankRecord:
     """Read what `to_text` has returned on a rank."""
     try:
         data = json.loads(text)
-        if data["schema"] != SCHEMA:
+        if data.pop("schema") != SCHEMA:
             return RankRecord(
                 rank, "it has another version of accelerator_graph, which can't be compared with"
             )
-        return RankRecord.from_json(data)._replace(rank=rank)
-    except (ValueError, LookupError, TypeError):
+        calls = [Collective(**{**each, "ranks": tuple(each["ranks"])}) for each in data["collectives"]]
+        seen = data["fingerprint"]
+        if seen is not None:
+            seen = Fingerprint(**{**seen, "functions": tuple(tuple(each) for each in seen["functions"])})
+        return RankRecord(**{**data, "rank": rank, "collectives": tuple(calls), "fingerprint": seen})
+    except (ValueError, LookupError, TypeError, AttributeError):
         return RankRecord(rank, f"it has sent a text that is not of check_ranks: {shortened(text)}")
+
+
+def _plain(value: Any) -> Any:
+    """Return named tuples as dicts, for JSON."""
+    if hasattr(value, "_asdict"):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
 class RanksReport(NamedTuple):
@@ -202,8 +199,7 @@ class RanksReport(NamedTuple):
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the report as JSON."""
-        data = {"schema": SCHEMA, "agree": self.agree, **self._asdict()}
-        return json.dumps({**data, "records": [each.as_json() for each in self.records]}, indent=indent)
+        return json.dumps({"schema": SCHEMA, "agree": self.agree, **_plain(self)}, indent=indent)
 
     def __str__(self) -> str:
         head = "agree" if self.agree else "disagree"
@@ -242,47 +238,44 @@ class Group(NamedTuple):
         return f"{of}{named(self.ranks)}"
 
 
-class Comparison(NamedTuple):
-    """What differs."""
-
-    differences: list[str]
-    """What has to agree."""
-    notes: list[str]
-    """What may differ, and what is not known."""
+Calls = dict[int, list[tuple[int, Collective]]]
+"""By rank: what it asks a group for, each with its place among the collectives of the rank's graph."""
 
 
-def compare(records: Mapping[int, RankRecord], asked: Collection[int], strict: bool) -> Comparison:
-    """Compare what the ranks have said, by rank. With `strict`, everything has to agree.
+def compare(
+    records: Mapping[int, RankRecord], asked: Collection[int], strict: bool
+) -> tuple[list[str], list[str]]:
+    """Compare what the ranks have said, by rank; return the differences and the notes.
 
-    Those that were asked and have said nothing are not compared.
+    Ranks that were `asked` and have said nothing are not compared. With `strict`, everything has to agree.
     """
-    failed = [record for record in records.values() if record.failure]
     graphs = {rank: record for rank, record in records.items() if not record.failure}
+    failed = [record for record in records.values() if record.failure]
     differences = [f"{named([each.rank])} has no graph: {each.failure}" for each in failed]
     if not graphs:
-        return Comparison([], ["no rank has a graph", *differences])
+        return [], ["no rank has a graph", *differences]
     calls = _by_group(graphs)
     for group, by_rank in calls.items():
-        differences += _orders(group, by_rank)
-        differences += _transfers(group, by_rank)
+        differences += [f"{group}: {clause}" for clause in (*_orders(by_rank), *_transfers(by_rank))]
     notes = [*_unseen(graphs)]
     if outside := {rank for group in calls for rank in group.ranks} - {*asked}:
         notes.append(f"not asked: {named(outside)}, in a group with the others")
     if not notes and not calls:
         notes.append("no collective was seen in any graph")
     if not differences:
-        notes += _interleaving(calls)
+        for clause, hangs in _interleaving(calls, graphs):
+            (differences if hangs else notes).append(clause)
     (differences if strict else notes).extend(_fingerprints(graphs))
-    return Comparison(differences, notes)
+    return differences, notes
 
 
 # ---- collectives -------------------------------------------------------------------------------
 
 
-def _by_group(graphs: Mapping[int, RankRecord]) -> dict[Group, dict[int, list[tuple[int, Collective]]]]:
-    """Return what the present members of each group ask for, with its place in their graphs."""
+def _by_group(graphs: Mapping[int, RankRecord]) -> dict[Group, Calls]:
+    """Return what the present members of each group ask for."""
     everyone = tuple(sorted(graphs))
-    groups: dict[Group, dict[int, list[tuple[int, Collective]]]] = {}
+    groups: dict[Group, Calls] = {}
     for rank, record in graphs.items():
         for place, each in enumerate(record.collectives):
             group = Group(each.group, each.ranks or everyone)
@@ -292,40 +285,30 @@ def _by_group(graphs: Mapping[int, RankRecord]) -> dict[Group, dict[int, list[tu
     return groups
 
 
-def _orders(group: Group, by_rank: Mapping[int, Sequence[tuple[int, Collective]]]) -> Iterator[str]:
-    """Compare the order of collectives in a group; yield a sentence for each way in which ranks differ."""
+def _orders(by_rank: Calls) -> Iterator[str]:
+    """Compare the order of collectives in a group; yield a clause for each way in which ranks differ."""
     asked = {
         rank: [each for _, each in calls if each.kind not in _TRANSFERS] for rank, calls in by_rank.items()
     }
-    for most, others in _classes({rank: tuple(map(_essence, calls)) for rank, calls in asked.items()}):
-        yield f"{group}: {_first_difference(asked[most[0]], most, asked[others[0]], others)}"
-
-
-def _first_difference(
-    most_calls: Sequence[Collective],
-    most: Sequence[int],
-    other_calls: Sequence[Collective],
-    others: Sequence[int],
-) -> str:
-    both = zip(most_calls, other_calls, strict=False)
-    index = next((i for i, (a, b) in enumerate(both) if _essence(a) != _essence(b)), None)
-    if index is None:  # one of them has more
-        more, fewer = (most, others) if len(most_calls) > len(other_calls) else (others, most)
-        longer, shorter = sorted((most_calls, other_calls), key=len, reverse=True)
-        return (
-            f"{_ask(more)} for {count(len(longer), 'collective')} and {named(fewer)} for "
-            f"{len(shorter) or 'none'}; "
-            f"number {len(shorter) + 1} is {say(longer[len(shorter)])}"
+    essences = {rank: tuple(map(_essence, calls)) for rank, calls in asked.items()}
+    for most, others in _classes(essences):
+        pairs = zip(essences[most[0]], essences[others[0]], strict=False)
+        index = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+        if index is None:  # one of them has more
+            fewer, more = sorted((most, others), key=lambda ranks: len(asked[ranks[0]]))
+            longer, shorter = asked[more[0]], asked[fewer[0]]
+            yield (
+                f"{named(more, asked)} {'asks' if len(more) == 1 else 'ask'} for "
+                f"{count(len(longer), 'collective')} and {named(fewer, asked)} for {len(shorter) or 'none'}; "
+                f"number {len(shorter) + 1} is {say(longer[len(shorter)])}"
+            )
+            continue
+        swapped = Counter(essences[most[0]]) == Counter(essences[others[0]])
+        yield (
+            f"collective {index + 1} is {say(asked[most[0]][index])} on {named(most, asked)} and "
+            f"{say(asked[others[0]][index])} on {named(others, asked)}"
+            f"{'; they are in another order' if swapped else ''}"
         )
-    swapped = Counter(map(_essence, most_calls)) == Counter(map(_essence, other_calls))
-    return (
-        f"collective {index + 1} is {say(most_calls[index])} on {named(most)} and "
-        f"{say(other_calls[index])} on {named(others)}{'; they are in another order' if swapped else ''}"
-    )
-
-
-def _ask(ranks: Collection[int]) -> str:
-    return f"{named(ranks)} {'asks' if len(ranks) == 1 else 'ask'}"
 
 
 def _essence(call: Collective) -> tuple[object, ...]:
@@ -333,7 +316,7 @@ def _essence(call: Collective) -> tuple[object, ...]:
     return call.kind, call.dtype, call.elements, call.peer
 
 
-def _transfers(group: Group, by_rank: Mapping[int, Sequence[tuple[int, Collective]]]) -> Iterator[str]:
+def _transfers(by_rank: Calls) -> Iterator[str]:
     """Compare each rank's sends with what the receiver expects of it."""
     sent: dict[tuple[int, int], list[Collective]] = defaultdict(list)
     received: dict[tuple[int, int], list[Collective]] = defaultdict(list)
@@ -354,36 +337,40 @@ def _transfers(group: Group, by_rank: Mapping[int, Sequence[tuple[int, Collectiv
         index = next((i for i, (a, b) in enumerate(pairs) if _essence(a)[1:3] != _essence(b)[1:3]), None)
         if index is not None:
             yield (
-                f"{group}: transfer {index + 1} from rank {source} to rank {target} is {say(gives[index])} "
-                f"and {say(takes[index])}"
+                f"transfer {index + 1} from rank {source} to rank {target} is {say(gives[index])} and "
+                f"{say(takes[index])}"
             )
         elif len(gives) != len(takes):
             extra = max(gives, takes, key=len)[min(len(gives), len(takes))]
             yield (
-                f"{group}: rank {source} sends {count(len(gives), 'time')} to rank {target}, which receives "
+                f"rank {source} sends {count(len(gives), 'time')} to rank {target}, which receives "
                 f"{count(len(takes), 'time')}; the first without a partner is {say(extra)}"
             )
 
 
-def _interleaving(calls: Mapping[Group, Mapping[int, Sequence[tuple[int, Collective]]]]) -> Iterator[str]:
-    """Compare the order of two groups' collectives on the ranks that are in both."""
+def _interleaving(
+    calls: Mapping[Group, Calls], graphs: Mapping[int, RankRecord]
+) -> Iterator[tuple[str, bool]]:
+    """Compare the order of two groups' collectives on the ranks that are in both.
+
+    Yield a sentence for each difference, and whether the graphs are known to run one after the other.
+    """
     for (a, in_a), (b, in_b) in combinations(calls.items(), 2):
-        orders = {
-            rank: tuple(
-                which
-                for _, which in sorted(
-                    (place, which)
-                    for which, calls_in_group in enumerate((in_a[rank], in_b[rank]))
-                    for place, each in calls_in_group
-                    if each.kind not in _TRANSFERS
-                )
+        orders = {}
+        for rank in in_a.keys() & in_b.keys():
+            both = sorted(
+                (place, which)
+                for which, of in enumerate((in_a, in_b))
+                for place, each in of[rank]
+                if each.kind not in _TRANSFERS
             )
-            for rank in in_a.keys() & in_b.keys()
-        }
+            orders[rank] = tuple(which for _, which in both)
         for most, others in _classes(orders):
+            hangs = all(any(graphs[rank].in_sequence for rank in each) for each in (most, others))
             yield (
                 f"the collectives of {a} and of {b} are in one order on {named(most)} and in another on "
-                f"{named(others)}, which hangs unless the graph runs them side by side"
+                f"{named(others)}, which hangs{'' if hangs else ' unless the graph runs them side by side'}",
+                hangs,
             )
 
 

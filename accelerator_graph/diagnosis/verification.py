@@ -17,9 +17,8 @@ from .._graphed.recorded_call import RecordedCall
 from .._interpreter.outside import integer
 from ..api import Graph
 from ..errors import VerificationError, capture_error
-from ._verify import given
 from ._verify.case import Case
-from ._verify.given import GraphProgram, RecordedProgram
+from ._verify.given import GraphProgram, RecordedProgram, why_unproven
 from ._verify.inquiry import verdict
 from ._verify.program import CantBePutBack, Program
 from ._verify.report import Cause, Finding, Verdict, Verification
@@ -28,7 +27,7 @@ from ._verify.trial import Trial
 _ROUNDS = 4
 _TIME_LIMIT = 120.0
 
-__all__ = ["Cause", "Finding", "Verdict", "Verification", "verify"]
+__all__ = ["Cause", "Finding", "Verdict", "Verification", "verify", "why_unproven"]
 
 
 def verify(
@@ -138,16 +137,6 @@ class RecordedCheck:
             self._refused = report.summary() if report.verdict == "undecided" else ""
         if self._refused:
             warnings.warn(self._refused, RuntimeWarning, stacklevel=outside()[0])
-
-
-def why_unproven(
-    function: Callable[..., Any], call: Call, names: Sequence[str], recorded: RecordedCall, stream: Stream
-) -> str:
-    """Return why a graph that uses the arrays of each call where they lie is not proven; empty if it is.
-
-    It is if replays with arrays at other places give what eager runs give.
-    """
-    return given.why_unproven(partial(given.BoundProgram, function, call, names, recorded, stream), stream)
 
 
 def _verified(

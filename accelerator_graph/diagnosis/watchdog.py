@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TextIO
 from .._interpreter.outside import boolean
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..api import Graph
-from .ranks_groups import Answers, check_seconds, exchange_over, has_default, members_of, named, own_rank
+from .ranks_groups import Peers, check_seconds, peers_of
 
 _PATIENCE = 5.0
 """How many seconds a watchdog waits for what the other ranks' watchdogs say."""
@@ -24,8 +24,8 @@ _SILENT = "its watchdog has said nothing: it is not waiting for a graph, or it h
 class WatchdogReport(NamedTuple):
     """The report of a watchdog. ``str()`` is the text that it writes."""
 
-    rank: int
-    """This rank, counted in the whole program; 0 if there are no others."""
+    rank: int | None
+    """This rank, counted in the whole program; None if there are no others, or that is not known."""
     seconds: float
     """How long the block had been running."""
     places: dict[int, str]
@@ -34,8 +34,10 @@ class WatchdogReport(NamedTuple):
     """The stacks of this process's threads, by their names."""
 
     def __str__(self) -> str:
-        lines = [f"watchdog: rank {self.rank} is still waiting after {self.seconds:g} s"]
-        lines += [f"  {named([rank])}: {place}" for rank, place in self.places.items()]
+        who = "" if self.rank is None else f"rank {self.rank} is "
+        lines = [f"watchdog: {who}still waiting after {self.seconds:g} s"]
+        for rank, place in self.places.items():
+            lines.append(f"  {place}" if self.rank is None else f"  rank {rank}: {place}")
         for name, stack in self.stacks.items():
             lines += [f"thread {name!r}, innermost call last:", stack.rstrip("\n")]
         return "\n".join(lines)
@@ -99,7 +101,6 @@ class watchdog:
         self._graph = graph
         self._seconds = seconds
         self._group = group
-        self._alone = group is None and not has_default()
         self._file = file
         self._exit = boolean(exit, "watchdog: exit")
         self._blocks: list[tuple[SimpleQueue[bool], object]] = []
@@ -107,9 +108,9 @@ class watchdog:
     def __enter__(self) -> Self:
         left: SimpleQueue[bool] = SimpleQueue()
         guard = if_skipped(self, partial(self._leave, left))
-        exchange = None if self._alone else exchange_over(self._group, "watchdog")
+        peers = peers_of(self._group, "watchdog")
         self._thread = threading.Thread(
-            target=self._watch, args=(left, exchange), name="accelerator_graph watchdog", daemon=True
+            target=self._watch, args=(left, peers), name="accelerator_graph watchdog", daemon=True
         )
         self._thread.start()
         self._blocks.append((left, guard))
@@ -124,31 +125,29 @@ class watchdog:
         left.put(True)
         self._blocks = [block for block in self._blocks if block[0] is not left]
 
-    def _watch(self, left: SimpleQueue[bool], exchange: Any) -> None:
+    def _watch(self, left: SimpleQueue[bool], peers: Peers | None) -> None:
         with suppress(Empty):
             left.get(timeout=self._seconds)
             return
         try:
-            self.report = self._seen(exchange)
+            self.report = self._seen(peers)
             print(self.report, file=self._file or sys.stderr, flush=True)
         finally:  # even if nothing can be written
             if self._exit and left.empty():
                 os._exit(1)
 
-    def _seen(self, exchange: Any) -> WatchdogReport:
+    def _seen(self, peers: Peers | None) -> WatchdogReport:
         """Find out where each rank is."""
-        own, stacks = _place(self._graph), _stacks()
-        members = None
+        place, stacks = _place(self._graph), _stacks()
+        if peers is None:
+            return WatchdogReport(None, self._seconds, {0: place}, stacks)
         try:
-            members = None if self._alone else members_of(self._group)
-            answers = Answers(0, 1, {0: own}) if exchange is None else exchange(own, _PATIENCE)
-        except Exception as error:  # the store or the group may have ended; a function raises anything
-            own = f"{own} (the others can't be asked: {error})"
-            rank = own_rank(self._group) if members is None else members.own
-            return WatchdogReport(rank, self._seconds, {rank: own}, stacks)
-        ranks = [*range(answers.size)] if members is None else members.ranks
-        places = {rank: answers.texts.get(place, _SILENT) for place, rank in enumerate(ranks)}
-        return WatchdogReport(ranks[answers.rank], self._seconds, places, stacks)
+            answers = peers.exchange(place, _PATIENCE)
+        except Exception as error:  # the group may have ended; a function raises anything
+            places = {peers.own or 0: f"{place} (the others can't be asked: {error})"}
+            return WatchdogReport(peers.own, self._seconds, places, stacks)
+        places = {rank: text or _SILENT for rank, text in answers.texts.items()}
+        return WatchdogReport(answers.own, self._seconds, places, stacks)
 
 
 def _place(graph: Graph) -> str:

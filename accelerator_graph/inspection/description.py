@@ -16,6 +16,8 @@ class GraphDescription(NamedTuple):
 
     Descriptions are values: they hold nothing of the graph, compare with ``==``, and go to JSON and back
     unchanged. ``str()`` is a table for a terminal.
+
+    Two captures of the same work on the same memory are equal: the id of the pool does not count.
     """
 
     backend: str
@@ -32,6 +34,17 @@ class GraphDescription(NamedTuple):
     """The capture mode that was in force, such as ``"thread_local"``; empty in files of earlier versions."""
     pool: tuple[int, int] | None = None
     """The id of the memory pool, as `Graph.pool` returns it; None in files of earlier versions."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GraphDescription):
+            return NotImplemented
+        return tuple(self._replace(pool=None)) == tuple(other._replace(pool=None))
+
+    def __ne__(self, other: object) -> bool:  # that of tuples would compare the pools
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._replace(pool=None)))
 
     @classmethod
     def of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .contents import runs, short_names
 from .description import GraphDescription
-from .names import case, printable, short_name, title
+from .names import case, function_of, printable, short_name, title
 from .pairing import Place, paired
 from .text import count, is_closed, listed, named, numbers, size
 
@@ -294,6 +295,7 @@ _WORDS = {
     "block": "has the block {0} instead of {1}",
     "shared_bytes": "has {0} of shared memory instead of {1}",
     "nbytes": "is of {0} instead of {1}",
+    "call": "is called with {0} instead of {1}",
     "value": "fills with {0} instead of {1}",
     "enabled": "is {0} instead of {1}",
 }
@@ -321,7 +323,7 @@ class NodeChange(NamedTuple):
 def changes_of(old: GraphNode, new: GraphNode) -> Iterator[NodeChange]:
     """Yield the differences of two nodes, but for those inside them."""
     closed = is_closed(old) or is_closed(new)
-    if old.name != new.name and not closed:
+    if function_of(old) != function_of(new) and not closed:
         yield _shared(_function(old, new))
     for field, words in _WORDS.items():
         before, after = getattr(old, field), getattr(new, field)
@@ -351,12 +353,17 @@ def _function(old: GraphNode, new: GraphNode) -> str:
     whole = [node.demangled or node.name for node in (new, old)]
     short = [short_name(name) for name in whole]
     names = whole if short[0] == short[1] else short
+    if whole[0] == whole[1]:
+        names = [
+            f"{name} in {os.path.basename(node.file)}:{node.line}"
+            for name, node in zip(short, (new, old), strict=True)
+        ]
     now, before = (name or "a function without a name" for name in names)
     return f"calls {now} instead of {before}"
 
 
 def _shown(field: str, value: object) -> str:
-    if value is None:
+    if value is None or value == "":
         return "nothing"
     if field == "enabled":
         return "enabled" if value else "disabled"

@@ -6,6 +6,9 @@ from .description import GraphDescription
 from .drawing import FORMATS, draw, to_dot
 from .profile import GraphProfile
 
+SUFFIXES = (".html", ".json", *(f".{each}" for each in FORMATS), ".dot", ".gv")
+"""The ends of the names of files that a graph is written to. Other files are DOT as well, as with torch."""
+
 
 def write_description(
     description: GraphDescription, suffix: str, path: str, profile: GraphProfile | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from functools import cache, lru_cache
 
@@ -61,6 +62,16 @@ def short_name(name: str) -> str:
     if is_template and end is not None and "operator " not in text:
         text = text.rpartition(" ")[2]  # without the type of the result, which only templates have
     return printable(text.rpartition("::")[2].strip() or name)
+
+
+def function_of(node: GraphNode) -> tuple[object, ...]:
+    """Return what is equal for nodes that call the same function.
+
+    Lambdas and functions inside others can share a name, so their line counts. That of other functions does
+    not: they move when the file is edited.
+    """
+    line = node.line if "<" in node.name else None
+    return node.kind, node.name, os.path.basename(node.file), line
 
 
 def title(node: GraphNode) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..backends.base import GraphNode
+from .names import function_of
 
 
 class Place(NamedTuple):
@@ -133,7 +134,7 @@ def _labelled(key: _Key) -> _Key:
 
 
 def _function(place: Place) -> Hashable:
-    return place.node.kind, place.node.name
+    return function_of(place.node)
 
 
 def _parameters(place: Place) -> Hashable:
@@ -142,7 +143,8 @@ def _parameters(place: Place) -> Hashable:
 
 def _all_parameters(node: GraphNode) -> Hashable:
     inside = tuple(tuple(map(_all_parameters, nodes)) for nodes, _ in node.bodies)
-    return node.kind, node.name, node.grid, node.block, node.shared_bytes, node.nbytes, node.value, inside
+    sizes = node.grid, node.block, node.shared_bytes, node.nbytes
+    return function_of(node), *sizes, node.value, node.call, inside
 
 
 # ---- what two sequences have in common -------------------------------------------------------------

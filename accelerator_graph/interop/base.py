@@ -129,7 +129,8 @@ class Framework(ABC):
     def release(self, pool: PoolId) -> None:
         """Free the memory of a pool: the last graph that was captured into it is reset or gone.
 
-        Called at most once for a pool, by any thread, even if `route` was never called or raised.
+        Called once for a pool, by any thread, even if `route` was never called or raised; again only if an
+        interrupt cut it short.
         """
 
     def pool_contents(self, pool: PoolId, device: int) -> contract.PoolContents | None:

@@ -11,7 +11,7 @@ A backend's tests are one class, which pytest collects::
         def work(self):
             return MyWork()
 
-Without pytest, ``python -m accelerator_graph conformance NAME`` does the same and writes a report, and
+Without pytest, ``accelerator-graph conformance NAME`` does the same and writes a report, and
 `check_backend` does it in a program. Rules about something that the backend
 does not have are left out: pytest deselects them and says so in a line for each reason, and
 `check_backend` returns them as skipped. No rule asks for a backend's name. Leaks it sees if

@@ -193,7 +193,7 @@ class Case(ABC):
         self._graphs: WeakSet[ag.Graph] = WeakSet()
         self._streams: WeakSet[ag.Stream] = WeakSet()
         self._cells: list[Any] = []  # work on them may be in progress when a rule drops them
-        before = ag.current_stream()
+        before = ag.current_stream(required=False)
         try:
             test()
             capturing = [graph for graph in self._graphs if graph.state == "capturing"]
@@ -201,7 +201,8 @@ class Case(ABC):
             for stream in self.open_streams():
                 assert self.status(stream) is CaptureStatus.NONE, f"left capturing: {stream}"
                 stream.synchronize()
-            assert is_same(ag.current_stream(), before), f"the current stream is {ag.current_stream()}"
+            current = ag.current_stream(required=False)
+            assert is_same(current, before), f"the current stream is {current}"
         except BaseException:
             self._complete_work()
             raise
@@ -334,9 +335,9 @@ class Case(ABC):
         return self.backend.capture_end(token)
 
     @contextmanager
-    def executable(self, stream: ag.Stream, cell: Any) -> Iterator[Any]:
+    def executable(self, stream: ag.Stream, cell: Any, *, slow: bool = False) -> Iterator[Any]:
         """Have an executable of one piece of work, whose graph is destroyed before."""
-        graph = self.recorded(stream, cell)
+        graph = self.recorded(stream, cell, slow=slow)
         executable = self.backend.instantiate(graph)
         self.backend.destroy_graph(graph)
         try:
@@ -384,6 +385,11 @@ class Case(ABC):
         """Return what a cell holds when one stream is done."""
         stream.synchronize()
         return self.used.read(cell)
+
+    def bytes_of(self, buffer: Any) -> bytes:
+        """Return what a buffer holds when all streams of this test are done."""
+        self.synchronize()
+        return self.used.read_bytes(buffer)
 
     def replayed(self, graph: ag.Graph, cell: Any, *, times: int = 1) -> int:
         """Replay a graph; return what a cell then holds."""

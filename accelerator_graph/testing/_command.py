@@ -1,4 +1,4 @@
-"""The command ``python -m accelerator_graph conformance``: run the kit, show progress, write a report."""
+"""The command ``accelerator-graph conformance``: run the kit, show progress, write a report."""
 
 from __future__ import annotations
 

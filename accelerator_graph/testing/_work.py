@@ -28,6 +28,9 @@ class Work(ABC):
     nodes_per_piece: ClassVar[int | None] = 1
     """How many nodes one `enqueue` adds to a graph; None if that varies."""
 
+    kernel_name: str = ""
+    """What `Backend.nodes` has in the name of a node of `enqueue`; empty if the runtime does not tell."""
+
     @abstractmethod
     def new(self) -> Any:
         """Return a cell: 32 bits of the device's memory, holding 0. Never called during a capture.
@@ -73,10 +76,19 @@ class Work(ABC):
         """
         return False
 
-    def exhausted(self) -> AbstractContextManager[object] | None:
+    def exhausted(self, after: int = 0) -> AbstractContextManager[object] | None:
         """Return a context manager; None, the default, if there is none.
 
-        Inside it, the runtime refuses what it would have to allocate: memory, handles or threads.
+        Inside it, the runtime makes `after` more objects, and then refuses what it would have to allocate:
+        memory, handles or threads.
+        """
+        return None
+
+    def own_stream(self) -> AbstractContextManager[object] | None:
+        """Return a context manager with a stream that the runtime made; None, the default, if there is none.
+
+        It is what users of the runtime have: an object that `Backend.as_stream` recognises, or a handle as
+        `int`. The stream is of the work's device, and at its end, nobody uses it any more.
         """
         return None
 

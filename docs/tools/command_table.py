@@ -11,8 +11,11 @@ INTRODUCTION = """# Command line
 
 <!-- Written by docs/tools/generate.py from the parser of the command line: change that. -->
 
-`accelerator-graph COMMAND`, or `python -m accelerator_graph COMMAND`. With `--help` after a command, it
-prints what is on this page.
+`accelerator-graph COMMAND`, or `python -m accelerator_graph COMMAND`, which looks for the library and for
+other modules in the current folder first. With `--help` after a command, it prints what is on this page.
+
+The status is 0 if all is well, 1 if the command has found something (a backend that fails, a difference, a
+broken rule), and 2 if it could not do its work.
 """
 
 

@@ -42,8 +42,8 @@ class TestCuda(BackendConformance):
         from accelerator_graph.testing.works.cuda import CudaWork
 
         class SoftwareCudaWork(CudaWork):
-            def exhausted(self) -> AbstractContextManager[object]:
-                return without_memory()
+            def exhausted(self, after: int = 0) -> AbstractContextManager[object]:
+                return without_memory(after)
 
             def live_objects(self) -> Mapping[str, int]:
                 return Accounts().live()
@@ -66,12 +66,12 @@ class TestHip(BackendConformance):
 
 
 @contextmanager
-def without_memory() -> Iterator[None]:
-    """Let the software CUDA driver make no streams, events and executables."""
+def without_memory(after: int) -> Iterator[None]:
+    """Let the software CUDA driver make so many streams, events and executables, and no more."""
     faults = Faults("libcuda.so.1")
     try:
         for name in ("cuStreamCreateWithPriority", "cuEventCreate", "cuGraphInstantiate"):
-            faults.fail(name, code=OUT_OF_MEMORY, times=ALWAYS)
+            faults.fail(name, code=OUT_OF_MEMORY, nth=after + 1, times=ALWAYS)
         yield
     finally:
         faults.reset()

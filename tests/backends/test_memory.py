@@ -6,7 +6,7 @@ import mmap
 
 import pytest
 
-from accelerator_graph.backends.memory import memory_of
+from accelerator_graph.backends.memory import elements_of, memory_of
 
 
 def host(obj, nbytes=None, writable=False):
@@ -51,6 +51,30 @@ def test_what_is_written_there_is_seen_in_the_object(obj):
     ctypes.memmove(memory.address, b"ABC", 3)
     assert bytes(obj) == b"ABCdef"
     ctypes.memmove(memory.address, b"abc", 3)
+
+
+@pytest.mark.parametrize(
+    ("obj", "elements"),
+    [
+        (4096, None),
+        (b"abcd", None),
+        (memoryview(b"abcd").cast("b"), None),
+        ((ctypes.c_char * 2)(), None),
+        (memoryview(b"abcd").cast("?"), ("|b1", 1)),
+        (array.array("h", [1]), ("<i2", 2)),
+        (array.array("N" if "N" in array.typecodes else "L", [1]), ("<u8", 8)),
+        ((ctypes.c_float * 2)(), ("<f4", 4)),
+        ((ctypes.c_uint32.__ctype_be__ * 2)(), (">u4", 4)),
+        (OnHost(typestr="<c16"), ("<c16", 16)),
+        (OnHost(typestr="<U3"), ("<U3", 12)),
+        (OnHost(typestr="<M8[ns]"), ("<M8[ns]", 8)),
+        (OnDevice(typestr="<V2"), ("<V2", 2)),
+        (OnDevice(typestr=None), None),
+        (object(), None),
+    ],
+)
+def test_the_type_of_elements(obj, elements):
+    assert elements_of(obj) == elements
 
 
 @pytest.mark.parametrize("obj", READ_ONLY.values(), ids=READ_ONLY)

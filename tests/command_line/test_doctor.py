@@ -30,7 +30,7 @@ def examined(folder: Path, *options: str, status: int = 0, **variables: str) -> 
     return {
         "trials": {each["backend"]: each for each in found["trials"]},
         "findings": {each["about"]: each for each in found["findings"]},
-        "facts": found["facts"],
+        "facts": found,
     }
 
 
@@ -40,6 +40,7 @@ def test_nothing_is_found_where_all_is_well(tmp_path: Path) -> None:
     assert found["trials"]["cpu"]["outcome"] == found["trials"]["plug"]["outcome"] == "passed"
     assert found["trials"]["plug"]["devices"] == 1
     assert not found["findings"].keys() & {"cpu", "plug"}
+    assert json.loads(command_line("info", "--json").stdout).keys() < found["facts"].keys()
     assert {row["name"] for row in found["facts"]["backends"]} == found["trials"].keys()
 
 
@@ -73,13 +74,22 @@ def test_a_backend_that_hangs_is_ended(tmp_path: Path) -> None:
     said = "the process did not end within 20 s while replaying the graph on device 0"
     assert found["trials"]["plug"]["detail"] == said
     assert found["trials"]["cpu"]["outcome"] == "passed"
+    assert found["findings"]["plug"]["advice"].startswith("Give the trial more time, with --time-limit. Run ")
+
+
+def test_a_short_time_limit_blames_nobody_for_what_is_not_there(tmp_path: Path) -> None:
+    plugged(tmp_path)
+    found = examined(tmp_path, "--time-limit", "0.001", status=1, ILL="not there")
+    assert found["findings"].keys() & found["trials"].keys() <= {"cpu", "plug"}  # these take more time
+    unusable = {row["name"] for row in found["facts"]["backends"] if not row["usable"]}
+    assert {name for name, trial in found["trials"].items() if trial["outcome"] == "unusable"} >= unusable
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals for a crash")
 def test_a_crash_while_the_facts_are_gathered_hides_no_backend(tmp_path: Path) -> None:
     plugged(tmp_path)
     found = examined(tmp_path, status=1, ILL="crash when asked")
-    assert found["facts"] is None
+    assert "frameworks" not in found["facts"]
     assert found["findings"]["info"]["fact"] == "The process that gathers the facts was ended by SIGSEGV."
     assert found["trials"]["cpu"]["outcome"] == "passed"
     said = "the process was ended by SIGSEGV while opening the backend"
@@ -97,9 +107,13 @@ def test_a_backend_that_can_not_be_used_fails_only_if_it_is_named(tmp_path: Path
     found = examined(tmp_path, ILL="not there")
     assert found["trials"]["plug"]["outcome"] == "unusable"
     assert found["trials"]["plug"]["detail"] == "its door is locked. Bring the key"
-    found = examined(tmp_path, ILL="not there", status=1, ACCELERATOR_GRAPH_BACKEND="plug")
+    findings = examined(tmp_path, ILL="not there", status=1, ACCELERATOR_GRAPH_BACKEND="plug")["findings"]
     said = "Backend 'plug' is not available: its door is locked. Bring the key."
-    assert found["findings"]["ACCELERATOR_GRAPH_BACKEND"]["fact"] == said
+    assert findings["ACCELERATOR_GRAPH_BACKEND"]["fact"] == said
+    found = examined(tmp_path, "plug", ILL="not there", status=1)
+    assert found["trials"].keys() == {"plug"}
+    assert found["findings"]["plug"]["fact"] == "Backend 'plug' can't be used: its door is locked."
+    assert examined(tmp_path, "cpu", ILL="not there")["trials"].keys() == {"cpu"}
 
 
 def test_a_known_defect_comes_with_the_way_out(tmp_path: Path) -> None:

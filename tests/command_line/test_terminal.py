@@ -19,7 +19,7 @@ from command_line.calls import ROOT
 fcntl = pytest.importorskip("fcntl", reason="this system has no pseudo-terminals")
 termios = pytest.importorskip("termios", reason="this system has no pseudo-terminals")
 
-LONG_DEMO = ("demo", "--backend", "cpu", "--size", "256", "--steps", "400000")
+LONG_DEMO = ("demo", "cpu", "--size", "256", "--steps", "400000")
 
 
 def in_terminal(
@@ -89,7 +89,7 @@ def test_conformance_ends_quietly_on_ctrl_c() -> None:
 
 
 def test_short_demo_shows_no_progress() -> None:
-    status, shown = in_terminal("demo", "--backend", "cpu", "--size", "8", "--steps", "20")
+    status, shown = in_terminal("demo", "cpu", "--size", "8", "--steps", "20")
     assert status == 0
     assert "\r" not in shown
     assert shown.startswith("backend   cpu, ")

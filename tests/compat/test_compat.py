@@ -14,6 +14,7 @@ from accelerator_graph.compat._graphs import CUDAGraph, Graph
 from processes import execute
 from simulators.test_cuda import outcome
 from test_imports import fresh
+from torch_cpu.forks import popen
 
 LEAST_PASSED = {"compat/test_captures.py": 31}
 
@@ -137,6 +138,7 @@ def with_torch(code):
         [sys.executable, "-c", "import torch\n" + textwrap.dedent(code)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "tests")))},
         timeout=200,
+        start=popen(),
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -460,7 +460,7 @@ def test_a_replay_that_loses_the_race_against_reset_is_a_state_error(stream):
     runner = graph._runner
     assert isinstance(runner, replay.Runner)
     graph.reset()
-    for use in (lambda: runner.replay(stream), lambda: runner.bind(stream, None)):
+    for use in (lambda: runner.replay(stream, stream), lambda: runner.bind(stream, None)):
         with pytest.raises(ag.GraphStateError, match="reset"):
             use()
 
@@ -468,7 +468,7 @@ def test_a_replay_that_loses_the_race_against_reset_is_a_state_error(stream):
 def test_the_current_stream_is_the_named_runtimes_own(monkeypatch):
     native = ag.Stream(backend="cpu").native
     monkeypatch.setattr(CpuBackend, "current_stream", lambda self, device=None: native)
-    assert ag.current_stream() is None
+    assert ag.current_stream(required=False) is None
     with ag.use_backend("cpu"):
         assert ag.current_stream().native is native
         assert not ag.is_current_stream_capturing()

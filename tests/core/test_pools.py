@@ -22,9 +22,11 @@ class MemPool:
 
 @pytest.fixture(name="stream")
 def stream_fixture():
+    ownership.drain()
     before = set(pools._pools)
     with ag.Stream(backend="cpu") as stream:
         yield stream
+    ownership.drain()
     assert set(pools._pools) <= before
 
 
@@ -77,31 +79,57 @@ def test_a_pool_object_lives_as_long_as_a_graph_has_its_id(stream):
     assert there() is None
 
 
+class Framework:
+    """One that uses pools."""
+
+    def __init__(self, release):
+        self.release = release
+
+
+def begun(pool, release=None):
+    """Return the lease of a capture that has begun, in which a framework takes part."""
+    lease = pools.Lease(pool, ag.backends.get("cpu"), 0)
+    if release is not None:
+        lease.frameworks.add(Framework(release))
+    return lease
+
+
 def test_a_pool_that_is_used_anew_before_its_end_was_seen_to_has_not_ended():
-    backend, ended, pool = ag.backends.get("cpu"), [], ag.graph_pool_handle()
-
-    def lease():
-        each = pools.Lease(pool)
-        each.begin("cpu", 0)
-        each.captured()
-        each.at_end(ended.append, backend)
-        each.at_end(ended.append, backend)
-        return each
-
-    first = lease()
+    ended, pool = [], ag.graph_pool_handle()
+    framework = Framework(ended.append)
+    first = begun(pool)
+    first.frameworks.add(framework)
     del first
-    second = lease()
+    second, third = begun(pool), None
+    second.capturing = False
+    third = begun(pool)
+    for each in (second, third):
+        each.frameworks.add(framework)
+    del each
     ownership.drain()
     assert ended == []
     del second
     ownership.drain()
+    assert ended == []
+    del third
+    ownership.drain()
     assert ended == [pool]
 
 
-def begun(pool):
-    lease = pools.Lease(pool)
-    lease.begin("cpu", 0)
-    return lease
+def test_every_framework_releases_a_pool_even_if_another_one_raises(monkeypatch):
+    shown, released = [], []
+    monkeypatch.setattr(sys, "excepthook", lambda *what: shown.append(what[1]))
+
+    def release(pool):
+        released.append(pool)
+        raise LookupError(str(len(released)))
+
+    lease = begun(pool := ag.graph_pool_handle(), release)
+    lease.frameworks.update(Framework(release) for _ in range(2))
+    del lease
+    ownership.drain()
+    assert released == [pool] * 3
+    assert [str(each) for each in shown] == ["3"]
 
 
 def test_a_clean_up_runs_while_other_threads_capture():
@@ -117,8 +145,7 @@ def test_a_clean_up_runs_while_other_threads_capture():
         begun(pool).release()
         order.append("begun")
 
-    lease = begun(pool)
-    lease.at_end(release, ag.backends.get("cpu"))
+    lease = begun(pool, release)
     lease.release()
     del lease
     ending = threading.Thread(target=ownership.drain)
@@ -137,8 +164,7 @@ def test_a_clean_up_runs_while_other_threads_capture():
 def ended_at(at):
     """End a pool with an interrupt at the given moment of its clean-up, and then without one."""
     pool, cleaned = ag.graph_pool_handle(), []
-    lease = begun(pool)
-    lease.at_end(cleaned.append, ag.backends.get("cpu"))
+    lease = begun(pool, cleaned.append)
     lease.release()
     del lease
     interrupter = Interrupter(at, KeyboardInterrupt, inside=(threading,))
@@ -165,16 +191,15 @@ def test_an_interrupted_clean_up_keeps_no_capture_waiting():
 
 def test_a_clean_up_can_capture_into_its_pool(stream):
     pool, found = ag.graph_pool_handle(), []
-    lease = begun(pool)
-    lease.at_end(lambda pool: found.append(begun(pool)), ag.backends.get("cpu"))
+    lease = begun(pool, lambda pool: found.append(begun(pool)))
     lease.release()
     del lease
     ownership.drain()
     assert len(found) == 1
 
 
-def test_an_id_is_given_to_a_new_pool_when_somebody_asks(stream):
-    g, before = captured(ag.Graph()), set(pools._pools)
+def test_an_id_of_a_graphs_own_ends_with_its_last_graph(stream):
+    before, g = set(pools._pools), captured(ag.Graph())
     assert g.pool() not in before
     assert g.pool() == g.pool()
     captured(h := ag.Graph(), pool=g.pool())
@@ -208,3 +233,18 @@ def test_everything_takes_a_pool_object(stream):
     function()
     assert mine.id in pools._pools
     function.cache_clear()
+
+
+def test_a_pool_belongs_to_one_device_and_has_one_capture_at_a_time():
+    backend, pool = ag.backends.get("cpu"), ag.graph_pool_handle()
+    lease = begun(pool)
+    for device, error, words in (
+        (0, ag.GraphStateError, "another capture into it is under way; end that capture first"),
+        (1, ValueError, "belongs to device 0 of backend 'cpu', not to device 1 of backend 'cpu'"),
+    ):
+        with pytest.raises(error, match=words):
+            pools.Lease(pool, backend, device)
+    with pytest.raises(ValueError, match="was never given out"):
+        begun((0, pool[1] + 1))
+    lease.capturing = False
+    assert begun(pool).id == lease.id == pool

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph import interop
 from accelerator_graph._core import ownership
-from accelerator_graph.backends.base import NativeCalls
+from accelerator_graph.backends.base import Capability, CaptureStatus, NativeCalls
 from accelerator_graph.backends.cpu import CpuBackend
 from threads import in_thread
 
-NAME = "watched"
+NAME, FRAMEWORK = "watched", "watched_framework"
 LIMIT = 120
 
 
@@ -27,6 +30,7 @@ class Watched(CpuBackend):
         self.ran: list[Any] = []
         self.made: list[Any] = []
         self.destroyed: list[Any] = []
+        self.bound: list[Any] = []
         self.while_binding: Callable[[], object] = int
 
     def instantiate(self, graph: Any) -> Any:
@@ -55,6 +59,7 @@ class WatchedCalls(NativeCalls):
 
     def bind(self, executable: Any) -> Callable[[], None]:
         self.backend.while_binding()
+        self.backend.bound.append(self.stream)
         return lambda: self.backend.replay(executable, self.stream)
 
 
@@ -182,3 +187,155 @@ def test_stream_of_the_latest_run_lives_until_the_next_run(backend: Watched, kep
     kept.bind()()
     ownership.drain()
     assert backend.destroyed == natives
+
+
+# ---- replay(stream), again and again ---------------------------------------------------------------
+
+
+class Framework(interop.base.Framework):
+    """Has streams that are objects of its own."""
+
+    api_version = 1
+    name = FRAMEWORK
+
+    def backend(self) -> str:
+        return NAME
+
+    def as_stream(self, obj: object) -> int | None:
+        return obj.handle if isinstance(obj, Foreign) else None
+
+
+class Foreign:
+    """A framework's stream."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+
+class Closable(Foreign):
+    """One that may be another stream, or none, later."""
+
+    def close(self) -> None:
+        self.handle = -1
+
+
+class Handles(Watched):
+    """Finds its streams by number."""
+
+    def open(self) -> None:
+        super().open()
+        self.streams: list[Any] = []
+
+    def create_stream(self, device: int, **how: Any) -> Any:
+        self.streams.append(super().create_stream(device, **how))
+        return self.streams[-1]
+
+    def as_stream(self, obj: Any) -> Any:
+        return self.streams[obj] if isinstance(obj, int) else None
+
+
+@pytest.fixture(name="framework")
+def framework_fixture(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setitem(sys.modules, FRAMEWORK, types.ModuleType(FRAMEWORK))
+    interop.register(FRAMEWORK, Framework)
+    ag.backends.register(NAME, Handles)
+    yield ag.backends.get(NAME)
+    ag.backends.unregister(NAME)
+    interop.unregister(FRAMEWORK)
+
+
+def captured(backend: Watched) -> ag.Graph:
+    with ag.Graph(keep_graph=True, stream=ag.Stream(backend=NAME)) as graph:
+        graph.stream.launch(int)
+    graph.instantiate()
+    backend.bound.clear()
+    return graph
+
+
+def test_a_replay_on_the_stream_of_the_last_one_decides_nothing_anew(
+    kept: ag.Graph, backend: Watched
+) -> None:
+    first, second = ag.Stream(backend=NAME), ag.Stream(backend=NAME)
+    backend.bound.clear()
+    for stream in (first, first, first, second, second, first):
+        kept.replay(stream)
+    assert backend.bound == [first.native, second.native, first.native]
+    assert len(backend.ran) == 6
+
+
+def test_the_same_with_the_stream_of_a_framework(framework: Handles) -> None:
+    graph = captured(framework)
+    first, second = ag.Stream(backend=NAME), ag.Stream(backend=NAME)
+    streams = Foreign(framework.streams.index(first.native)), Foreign(framework.streams.index(second.native))
+    for number in (0, 0, 0, 1, 1, 0):
+        graph.replay(streams[number])
+    assert framework.bound == [first.native, second.native, first.native]
+    assert len(framework.ran) == 6
+
+
+@pytest.mark.parametrize("kind", [Closable, int], ids=["may be closed", "a handle"])
+def test_what_may_be_another_stream_by_now_is_looked_at_each_time(framework: Handles, kind: type) -> None:
+    graph = captured(framework)
+    first, second = ag.Stream(backend=NAME), ag.Stream(backend=NAME)
+    numbers = [framework.streams.index(stream.native) for stream in (first, second)]
+    stream = kind(numbers[0])
+    graph.replay(stream)
+    if kind is int:
+        framework.streams[numbers[0]] = second.native
+    else:
+        stream.handle = numbers[1]
+    graph.replay(stream)
+    assert framework.bound == [first.native, second.native]
+
+
+def test_a_stream_that_was_closed_after_the_replay_before_is_refused(kept: ag.Graph) -> None:
+    stream = ag.Stream(backend=NAME)
+    kept.replay(stream)
+    stream.close()
+    with pytest.raises(ag.GraphStateError, match="was closed"):
+        kept.replay(stream)
+
+
+def test_a_graph_that_was_reset_after_the_replay_before_is_refused(kept: ag.Graph, backend: Watched) -> None:
+    stream = ag.Stream(backend=NAME)
+    kept.replay(stream)
+    kept.reset()
+    with pytest.raises(ag.GraphStateError, match="nothing was captured"):
+        kept.replay(stream)
+    with kept:
+        kept.stream.launch(int)
+    kept.replay(stream)
+    assert backend.ran == backend.made
+
+
+def test_a_graph_whose_executable_is_gone_gets_another_one(
+    kept: ag.Graph, backend: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = ag.Stream(backend=NAME)
+    kept.replay(stream)
+    monkeypatch.setattr(backend, "single_executable", lambda graph: True)
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "instantiate", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            kept.instantiate()
+    assert kept.state == "captured"
+    kept.replay(stream)
+    assert backend.ran == backend.made
+    assert len(backend.made) == 2
+
+
+def test_a_stream_that_captures_by_now_is_refused(
+    kept: ag.Graph, backend: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = ag.Stream(backend=NAME)
+    without = backend.capabilities(0) - {Capability.CHILD_GRAPHS}
+    monkeypatch.setattr(backend, "capabilities", lambda device: without)
+    kept.replay(stream)
+    monkeypatch.setattr(backend, "capture_status", lambda native: CaptureStatus.ACTIVE)
+    with pytest.raises(ag.CaptureError, match="another library is capturing"):
+        kept.replay(stream)
+    assert len(backend.ran) == 1
+
+
+def _interrupted(graph: Any) -> Any:
+    raise KeyboardInterrupt

@@ -1,7 +1,10 @@
 """What streams do by themselves, whatever the backend."""
 
+import ctypes
 import gc
 import weakref
+from array import array
+from contextlib import nullcontext
 
 import pytest
 
@@ -48,6 +51,29 @@ def test_nothing_is_kept_outside_a_capture(monkeypatch):
     stream.fill(memory, 1)
     del memory
     assert reference() is None
+
+
+def test_copies_and_fills_of_elements_as_bytes_are_refused_unless_the_bytes_are_counted():
+    stream, two = ag.Stream(backend="cpu"), (ctypes.c_int32 * 2)(1, -1)
+    floats, bools, data = array("f", [0, 0]), (ctypes.c_bool * 2)(), bytearray(8)
+    for where in (nullcontext(), ag.Graph(stream=stream)):
+        with where:
+            with pytest.raises(
+                TypeError, match="of dst are '<f4', those of src '<i4', and copies don't convert"
+            ):
+                stream.copy(floats, two)
+            with pytest.raises(TypeError, match="would become 1, and an element of dst, '<f4', has 4 bytes"):
+                stream.fill(floats, 1)
+            stream.launch(int)
+    stream.copy(floats, two, 8)
+    stream.copy(data, two)
+    stream.fill(bools, 1)
+    stream.synchronize()
+    assert (floats.tobytes(), data, [*bools]) == (bytes(two), bytes(two), [True, True])
+    stream.copy(two, bytes(4))
+    stream.fill(floats, 0)
+    stream.synchronize()
+    assert ([*two], [*floats]) == ([0, -1], [0, 0])
 
 
 CALLS = {

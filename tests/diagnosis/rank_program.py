@@ -113,11 +113,21 @@ def crossed_groups(rank, stream):
         ask(stream, "all_reduce", 4, group=group)
 
 
+def side_by_side(rank, stream):
+    """Two groups' collectives, in another order on rank 0, that do not wait for each other."""
+    side = ag.Stream(like=stream)
+    side.wait(stream)
+    for group in "ab" if rank else "ba":
+        ask(stream if group == "a" else side, "all_reduce", 4, group=group)
+    stream.wait(side)
+
+
 SCENARIOS = {
     each.__name__: each
     for each in (
         *(equal, pipeline, uneven, nothing_at_all, swapped, another_count, another_type, another_root),
         *(missing, none_at_all, unmatched_send, mismatched_send, failed, all_failed, crossed_groups),
+        side_by_side,
     )
 }
 

@@ -740,7 +740,11 @@ def test_without_it_the_error_says_how_to_turn_it_on(stream):
         with contextlib.suppress(ag.DriverError):
             stream.synchronize()
 
-    assert "find it with accelerator_graph.diagnose(), and move it out" in str(broken_by(body, ag.Graph()))
+    advice = "Capture inside `with accelerator_graph.diagnose():` to find the call."
+    assert str(broken_by(body, ag.Graph())).endswith(f"code. {advice}")
+    assert str(broken_by(stream.query, ag.Graph())).endswith(f"code. {advice}")
+    with ag.diagnose():
+        assert advice not in str(broken_by(body, ag.Graph()))
 
 
 def test_nothing_is_watched_afterwards(stream):

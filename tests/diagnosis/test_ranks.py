@@ -17,7 +17,7 @@ from . import rank_program
 from .rank_program import SCENARIOS
 
 SIZE = 3
-RIGHT = ("equal", "pipeline", "uneven", "nothing_at_all", "all_failed", "crossed_groups", "not_kept")
+RIGHT = ("equal", "pipeline", "uneven", "nothing_at_all", "all_failed", "side_by_side", "not_kept")
 WORLD = "the group of ranks 0 to 2: "
 WRONG = {
     "swapped": (
@@ -51,6 +51,10 @@ WRONG = {
     "mismatched_send": (
         f"{WORLD}transfer 1 from rank 0 to rank 1 is send of 16 float32 to rank 1 (AT) and recv of 17 "
         "float32 from rank 0 (AT)"
+    ),
+    "crossed_groups": (
+        "the collectives of group 'b' of ranks 0 to 2 and of group 'a' of ranks 0 to 2 are in one order on "
+        "ranks 1 and 2 and in another on rank 0, which hangs"
     ),
     "no_graph": "rank 1 has no graph: its capture failed",
     "empty": "rank 1 has no graph: nothing was captured",
@@ -128,8 +132,9 @@ def test_what_is_not_known_is_a_note(results):
     assert results[0]["not_kept"]["report"]["notes"] == [
         "the nodes of ranks 0 to 2 are not known: its graph was made without keep_graph=True"
     ]
-    [note] = results[0]["crossed_groups"]["report"]["notes"]
+    [note] = results[0]["side_by_side"]["report"]["notes"]
     assert "in one order on ranks 1 and 2 and in another on rank 0" in note
+    assert note.endswith("which hangs unless the graph runs them side by side")
     assert results[0]["all_failed"]["report"]["notes"][0] == "no rank has a graph"
 
 
@@ -265,6 +270,45 @@ def test_a_rank_that_comes_too_late_does_not_agree(graph, monkeypatch):
     monkeypatch.setattr(ranks_groups, "_rounds", defaultdict(count))  # as in another process
     with pytest.raises(ag.RanksDisagreeError, match="one has called too late, or given up"):
         ag.check_ranks(graph, (store, 1, 2), timeout=5)
+
+
+def test_a_late_rank_waits_for_word_of_the_others_no_longer_than_for_them(graph, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(ranks_groups.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(ranks_groups.time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
+    monkeypatch.setattr(ranks_groups, "_rounds", defaultdict(count))
+    store = Store()
+    store.set("accelerator_graph/check_ranks/0/said/0", ranks.to_text(ranks.RankRecord.of(0, graph)))
+    with pytest.raises(ag.RanksDisagreeError, match="one has called too late, or given up"):
+        ag.check_ranks(graph, (store, 1, 2), timeout=1)
+    assert clock == [1.0]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Broken pipe\nframe #0"), ConnectionResetError("reset")])
+def test_a_store_whose_host_has_ended(graph, error):
+    class Gone(Store):
+        def check(self, keys):
+            raise error
+
+    with pytest.raises(ag.RanksDisagreeError) as raised:
+        ag.check_ranks(graph, (Gone(), 1, 2))
+    fact = str(error).partition("\n")[0]
+    assert str(raised.value) == (
+        "the ranks disagree: the store does not answer, since the rank that hosts it may have ended "
+        f"({fact}); replay on none of them."
+    )
+    assert raised.value.report.rank == 1
+
+
+def test_the_few_of_many_ranks_are_named(graph):
+    records = [ranks.RankRecord.of(rank, graph) for rank in range(16)]
+    other = records[11].collectives[0]._replace(elements=5)
+    records[11] = records[11]._replace(collectives=(other,))
+    with pytest.raises(ag.RanksDisagreeError) as raised:
+        ag.check_ranks(graph, lambda own: [own, *(f"x {ranks.to_text(each)}" for each in records[1:])])
+    [said] = raised.value.report.differences
+    assert " on all ranks but 11 and all_reduce of 5 float32 " in said
+    assert said.endswith(" on rank 11")
 
 
 def test_the_same_of_a_function(graph, monkeypatch):

@@ -7,6 +7,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from processes import execute
 from simulators.amd import runtime as amd
 from simulators.cuda import build as cuda
 from torch_cpu import environment as torch_cpu
+from torch_cpu.forks import Fork
 
 PLAYER = Path(__file__).with_name("player.py")
 AMD = "7.2"
@@ -81,11 +83,19 @@ def process(place: str, request: pytest.FixtureRequest) -> tuple[str, dict[str, 
 def play(steps: Sequence[Fence], place: str, request: pytest.FixtureRequest, folder: Path) -> list[str]:
     """Run steps in a place and return what each has printed."""
     python, env = process(place, request)
-    env["PATH"] = os.pathsep.join((str(Path(python).parent), env.get("PATH", os.defpath)))
+    command = folder / "bin" / "accelerator-graph"  # as installers write it
+    command.parent.mkdir()
+    command.write_text(
+        f"#!{python}\nimport sys\nfrom accelerator_graph.__main__ import main\nsys.exit(main())\n"
+    )
+    command.chmod(0o755)
+    folders = (str(command.parent), str(Path(python).parent), env.get("PATH", os.defpath))
+    env["PATH"] = os.pathsep.join(folders)
     (folder / "page").mkdir()
     file = folder / "steps.json"
     file.write_text(json.dumps([dataclasses.asdict(step) for step in steps]), encoding="utf-8")
-    done = execute([python, PLAYER, file], cwd=folder / "page", env=env, timeout=TIMEOUT)
+    start = Fork if place == "torch" else subprocess.Popen
+    done = execute([python, PLAYER, file], cwd=folder / "page", env=env, timeout=TIMEOUT, start=start)
     *printed, rest = done.stdout.split(MARK)
     assert done.returncode == 0, f"{steps[len(printed)]} fails\n{rest}\n{done.stderr}"
     assert done.stderr == ""

@@ -10,10 +10,21 @@ from typing import Any
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, ownership, pools, stream_stack
+from accelerator_graph._core import capture_table, ownership, stream_stack
 
 from . import figures
-from .bench import MODE, Bench, accounts, capture_mode, faults, found, leaked, no_capture, released
+from .bench import (
+    MODE,
+    Bench,
+    accounts,
+    capture_mode,
+    faults,
+    found,
+    leaked,
+    no_capture,
+    pools_in_use,
+    released,
+)
 from .calls import Call, no_phase, recording
 from .codes import failures, reason
 from .operation import Operation
@@ -112,7 +123,7 @@ def test_a_capture_may_have_begun_if_the_driver_does_not_say_so():
 
 def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
     live, misused = released(), (accounts.stale_handles, accounts.unknown_calls)
-    ids = set(pools._pools)
+    ids = pools_in_use()
     bench = Bench(**operation.options)
     operation.prepare(bench)
     ownership.drain()
@@ -136,7 +147,7 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
     if bench.graph is not None:
         assert bench.graph.state == operation.state(call if failed else None), "the graph's state"
     if bench.graph is None or bench.graph.state == "empty":
-        assert set(pools._pools) == ids, "a pool was not given back"
+        assert pools_in_use() == ids, "a pool was not given back"
     operation.check(bench, error if failed else None)
     bench.usable()
     figures.states_checked += 1

@@ -83,6 +83,22 @@ def test_a_static_input_is_not_copied_onto_itself():
     assert calls == [("copy", 0)]
 
 
+def test_a_static_input_that_is_written_is_not_copied_onto_itself():
+    kept = []
+
+    @ag.graphed(warmup=0, outputs="static")
+    def f(x, y):
+        kept[:] = [x, y]
+        x.copy_(y)
+
+    f(x := full(3, 1), full(3, 2))
+    assert x.tolist() == [2.0] * 3
+    calls.clear()
+    f(kept[0], full(3, 3))
+    assert kept[0].tolist() == [3.0] * 3
+    assert calls == [("copy", 0)]
+
+
 def test_calls_follow_the_frameworks_stream(device):
     f = ag.graphed(lambda x: x + 1, warmup=0)
     for handle in (0, stream_of(device), stream_of(device), 0):
@@ -570,25 +586,26 @@ def test_the_caches_of_all_frameworks_are_emptied(other, monkeypatch):
 
 
 @pytest.mark.parametrize("tracked", [(), (0,), (1,), (0, 1)])
-def test_copies_on_the_stream_of_the_host_have_no_gradients(stream, tracked):
-    """The thread of the stream has grad modes of its own."""
-    target, source, before = given = [full(1, i) for i in range(3)]
+def test_copies_on_the_thread_of_a_stream_have_no_gradients(tracked):
+    """It has grad modes of its own."""
+    given = [full(1, i) for i in range(2)]
     for i in tracked:
         given[i].requires_grad = True
     found = []
-    for copy in (arrays.copy_on_host, arrays.copy_on_device):
-        copy(stream, lambda *each: found.append(each), target, source, before)
-        stream.synchronize()
-        copy(stream, lambda *each: found.append(each), target, target)
-        stream.synchronize()
-    (on_host, on_device) = found
-    assert on_device == (target, source, before)
-    assert [each.requires_grad for each in on_host] == [False] * 3
-    assert [each.data is x.data for each, x in zip(on_host, given, strict=True)] == [True] * 3
-    assert [each is x for each, x in zip(on_host, given, strict=True)] == [
-        *(i not in tracked for i in range(2)),
-        True,
-    ]
+    arrays.detaching(lambda *each: found.extend(each))(*given)
+    assert [each.requires_grad for each in found] == [False] * 2
+    assert [each.data is x.data for each, x in zip(found, given, strict=True)] == [True] * 2
+    assert [each is x for each, x in zip(found, given, strict=True)] == [i not in tracked for i in range(2)]
+
+
+def test_copies_are_made_at_once_or_in_the_order_of_a_stream(stream):
+    order, free = [], threading.Event()
+    arrays.on_host(stream, free.wait, 60)
+    arrays.on_host(stream, order.append, "on the host")
+    arrays.on_device(stream, order.append, "on the device")
+    free.set()
+    stream.synchronize()
+    assert order == ["on the device", "on the host"]
 
 
 @pytest.mark.parametrize("wrong", [0, 1])

@@ -39,7 +39,7 @@ def add_one_in_a_container(state):
 
 
 def fill(state):
-    ag.current_stream().fill(state, 7)
+    ag.current_stream().fill(state, 7, state.nbytes)
 
 
 def copy(state):

@@ -49,9 +49,10 @@ def test_nodes_and_dependencies(stream):
     assert found.nodes == (
         GraphNode(0, "memset", target=target, nbytes=16, value=7, settable=FILL),
         GraphNode(1, "memcpy", target=target, source=source, nbytes=16, settable=COPY),
-        GraphNode(2, "host", "first"),
-        GraphNode(3, "host", "second"),
-        GraphNode(4, "host", "last"),
+        *(
+            GraphNode(number, "host", each.__name__, file=__file__, line=each.__code__.co_firstlineno)
+            for number, each in enumerate((first, second, last), 2)
+        ),
     )
     assert found.edges == (
         GraphEdge(0, 1),

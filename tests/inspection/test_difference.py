@@ -1,9 +1,12 @@
 """What `diff` says of two graphs."""
 
 import time
+from fractions import Fraction
+from functools import partial
 
 import pytest
 
+import accelerator_graph as ag
 from accelerator_graph import GraphDescription, Label, diff
 from accelerator_graph.backends.base import GraphEdge, GraphNode
 from accelerator_graph.inspection.difference import Labels, matched
@@ -65,6 +68,52 @@ def test_dependencies():
         "node 2 (kernel h) does not wait for node 0 any more",
         "node 2 (kernel h) waits for node 1",
     ]
+
+
+def captured(*calls):
+    with ag.Stream(backend="cpu") as stream, ag.Graph(keep_graph=True) as graph:
+        for function, *arguments in calls:
+            stream.launch(function, *arguments)
+    return graph.describe()
+
+
+def test_what_a_node_calls_in_python():
+    def work(*arguments, **options): ...
+
+    first, memory = lambda: 1, bytearray(4)
+    second = lambda: 2  # noqa: E731
+    old = captured((work, 1, memory), (first,), (partial(work, 2.5, key="a"), memory), (work, 1 << 40))
+    same = captured((work, 1, memory), (first,), (partial(work, 2.5, key="a"), memory), (work, 1 << 41))
+    new = captured((work, 2, memory), (second,), (partial(work, 2.5, key="b"), memory), (print, 1 << 40))
+    assert [node.call for node in old.nodes] == ["(1, ...)", "", "(2.5, ..., key='a')", ""]
+    assert old.pool != same.pool
+    assert old == same == GraphDescription.from_json(old.to_json())
+    assert not old != same  # noqa: SIM202
+    assert hash(old) == hash(same)
+    assert (diff(old, same), old == new) == ([], False)
+    lines = [f"<lambda> in test_difference.py:{f.__code__.co_firstlineno}" for f in (second, first)]
+    assert diff(old, new) == [
+        "node 0 (host work) is called with (2, ...) instead of (1, ...)",
+        f"node 1 (host <lambda>) calls {lines[0]} instead of {lines[1]}",
+        "node 2 (host work) is called with (2.5, ..., key='b') instead of (2.5, ..., key='a')",
+        "node 3 (host print) calls print instead of work",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argument", "shown"),
+    [
+        ((1, [2, None]), "(1, [2, None])"),
+        ([1, object()], ""),
+        ([0] * 39, ""),
+        ("a" * 39, ""),
+        (True, "True"),
+        (1 << 32, ""),
+        (Fraction(1, 2), ""),
+    ],
+)
+def test_arguments_that_are_small(argument, shown):
+    assert captured((print, argument)).nodes[0].call == (f"({shown})" if shown else "")
 
 
 def test_what_a_node_calls():

@@ -342,10 +342,33 @@ def test_a_label_keeps_nothing_alive(stream, graph):
     assert sys.getrefcount(one) == 2  # this call has the other one
 
 
-@pytest.mark.parametrize("name", [None, 3, b"x"])
-def test_a_name_has_to_be_a_string(name):
+def test_calls_of_a_decorated_function_are_labelled_where_they_are_called(stream, graph):
+    @ag.label("layer")
+    def layer(times, *, then=None):
+        """Record work."""
+        for _ in range(times):
+            stream.launch(work)
+        return then and then(1)
+
+    with graph:
+        assert layer(1, then=layer) is None
+    assert (layer.__name__, layer.__doc__) == ("layer", "Record work.")
+    assert found(graph) == [("layer", 0, 2), ("layer", 1, 2)]
+    first, second = (label.line for label in graph.describe().labels)
+    assert second < first == inspect.currentframe().f_lineno - 4
+
+
+def test_what_cannot_be_labelled():
     with pytest.raises(TypeError, match="label: the name must be a str, not"):
-        ag.label(name)
+        ag.label(work)
+    with pytest.raises(TypeError, match="can't decorate 3, which can't be called"):
+        ag.label("block")(3)
+
+    def steps():
+        yield
+
+    with pytest.raises(TypeError, match=r"can't decorate .*steps.*, whose body runs after the call"):
+        ag.label("steps")(steps)
 
 
 @pytest.mark.parametrize("model", [None, object(), work])

@@ -75,6 +75,7 @@ class Queue:
 
     def finish(self) -> None:
         with self.changed:
+            self.changed.notify_all()  # for a `put` in which a signal handler waits
             assert self.changed.wait_for(lambda: not self.waiting and not self.busy, PATIENCE)
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from accelerator_graph.backends.base import Backend
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.testing import BackendConformance, CheckResult, Work, check_backend
 from accelerator_graph.testing.works.host import HostWork
+from kit.command_lists import CommandLists, ListsWork
 from kit.explicit_runtime import Explicit
 from kit.planted.collection import CAUGHT, NAME, SURVIVES, WORKS
 from kit.planted.without_a_fault import EveryCapability, ReportsFailures
@@ -33,7 +34,7 @@ KINDS = {
     "timing": "is wrong about when events are done, or about the time between them",
     "waiting": "waits where nothing has to be waited for, or lets others wait",
 }
-for kind in KINDS:
+for kind in (*KINDS, "command_lists"):
     importlib.import_module(f"kit.planted.{kind}")
 
 
@@ -97,7 +98,14 @@ def test_both_kinds_of_runtime_have_faults_of_each_kind(kind: str, runtime: type
     assert len(faults) >= 3
 
 
-@pytest.mark.parametrize(("backend", "work"), [(ReportsFailures, FailingWork), (EveryCapability, HostWork)])
+@pytest.mark.parametrize(
+    ("backend", "work"),
+    [
+        (CommandLists, ListsWork),
+        (EveryCapability, HostWork),
+        pytest.param(ReportsFailures, FailingWork, marks=pytest.mark.needs("rest")),
+    ],
+)
 def test_without_a_fault_nothing_is_found(
     backend: type[Backend], work: Callable[[str], Work], register: Callable[[type[Backend]], None]
 ) -> None:

@@ -15,7 +15,7 @@ import tempfile
 from importlib.metadata import distribution
 from pathlib import Path
 
-COMMANDS = (("info",), ("demo", "--backend", "cpu", "--size", "32", "--steps", "40"))
+COMMANDS = (("info",), ("demo", "cpu", "--size", "32", "--steps", "40"))
 CONFORMANCE = ("conformance", "cpu")
 WITHOUT_CONFORMANCE = (
     "The conformance kit is left out: an interrupt can make this Python leave a lock locked; see "

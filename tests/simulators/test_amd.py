@@ -172,7 +172,7 @@ def test_the_demo(runtime: Path, tmp_path: Path) -> None:
     printed = run(
         runtime,
         tmp_path,
-        *("-m", "accelerator_graph", "demo", "--backend", "hip", "--size", "64", "--steps", "100"),
+        *("-m", "accelerator_graph", "demo", "hip", "--size", "64", "--steps", "100"),
         *("--output", str(tmp_path / "demo.dot")),
     )
     assert "hip, device 0" in printed

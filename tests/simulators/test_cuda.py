@@ -162,7 +162,7 @@ def test_the_demo(software_driver, tmp_path):
     printed = run(
         software_driver,
         tmp_path,
-        *("-m", "accelerator_graph", "demo", "--backend", "cuda", "--size", "64", "--steps", "100"),
+        *("-m", "accelerator_graph", "demo", "cuda", "--size", "64", "--steps", "100"),
         *("--output", str(tmp_path / "demo.dot")),
     )
     assert "cuda, device 0" in printed

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from processes import results_of_ranks
+from torch_cpu.forks import popen
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -59,7 +60,8 @@ KINDS = {
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """What each rank has found, by scenario."""
-    return results_of_ranks("torch_cpu.rank_program", SIZE, tmp_path_factory.mktemp("ranks"), timeout=240)
+    folder = tmp_path_factory.mktemp("ranks")
+    return results_of_ranks("torch_cpu.rank_program", SIZE, folder, timeout=240, start=popen())
 
 
 @pytest.mark.parametrize("name", RIGHT)

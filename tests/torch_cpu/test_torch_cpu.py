@@ -13,6 +13,7 @@ import pytest
 from lanes import LANES
 from processes import execute
 from torch_cpu import environment
+from torch_cpu.forks import Fork
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 300
@@ -54,6 +55,7 @@ def test_the_tests_that_want_torch_pass(
         env=environment.environment(),
         timeout=TIMEOUT,
         merged=True,
+        start=Fork,
     )
     assert done.returncode == 0, done.stdout
     found = Counter(re.findall(r"^tests/(\S+\.py)::.* PASSED", done.stdout, re.MULTILINE))

@@ -44,7 +44,8 @@ def capture() -> None:
         assert_type(same, ag.Graph)
     g.replays()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     s.wait()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    ag.current_stream().synchronize()  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+    ag.current_stream().synchronize()
+    ag.current_stream(required=False).synchronize()  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def modes(mode: ag.CaptureMode, pool: ag.AnyPool, text: str) -> None:
@@ -68,6 +69,12 @@ def failures() -> ag.Reason:
 
 
 # ---- graphed functions -----------------------------------------------------------------------------
+
+
+@ag.label("scale")
+def labelled(x: bytearray, factor: float = 1) -> bytearray:
+    ag.current_stream().launch(x.reverse)
+    return x
 
 
 @ag.graphed
@@ -97,6 +104,8 @@ def functions(x: bytearray) -> None:
     assert_type(scale.explain(), list[ag.GraphInputs])
     assert_type(scale.cache_info().replays, int)
     scale.cache_clear()
+    assert_type(labelled(x, factor=2.0), bytearray)
+    labelled(x, "2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     function: ag.Graphed[[bytearray], bytearray] = shift
     assert_type(function(x), bytearray)
     scale(x, "2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -44,6 +44,12 @@ class GraphNode(NamedTuple):
     """Of a kernel whose arguments were changed: the bytes of each, in hexadecimal."""
     enabled: bool = True
     """False if the executable leaves the node out."""
+    call: str = ""
+    """Of a function of Python: its arguments in parentheses, with ``...`` for those that are not small. Empty
+    if none is small."""
+    file: str = ""
+    line: int | None = None
+    """Of a function of Python: where it is defined."""
 
 
 class GraphEdge(NamedTuple):

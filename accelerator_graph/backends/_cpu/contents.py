@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from numbers import Number
+from types import NoneType
 
 from ..base import GraphContents, GraphEdge, GraphNode
 from .graph import Node, body_of
-from .work import Call
+from .work import Call, code_of, whole_call
 
 _COPIES, _FILLS = ("source", "target", "enabled"), ("target", "value", "enabled")
 """What can be changed of them in an executable."""
@@ -38,7 +40,38 @@ def _listed(index: int, node: Node, *, settable: bool) -> GraphNode:
             )
         case "graph", _:
             return listed._replace(bodies=(list_nodes(body_of(node.call), inside=True),))
-    return listed
+    function, args, how = whole_call(node.call)
+    words = [*map(_shown, args), *(f"{name}={_shown(value)}" for name, value in how.items())]
+    call = "" if all(word.endswith(_LARGE) for word in words) else f"({', '.join(words)})"
+    code = code_of(function)
+    if code is None:
+        return listed._replace(call=call)
+    return listed._replace(call=call, file=code.co_filename, line=code.co_firstlineno)
+
+
+_LARGE = "..."
+_LONGEST = 40
+"""How many characters of an argument are shown."""
+
+
+def _shown(value: object) -> str:
+    """Return a small argument as Python writes it. Numbers that may be addresses are not small."""
+    kind = type(value)
+    if kind in (tuple, list) and len(value) < _LONGEST:  # type: ignore[arg-type]
+        parts = [_shown(part) for part in value]  # type: ignore[attr-defined]
+        text = ("({})" if kind is tuple else "[{}]").format(", ".join(parts))
+        return _LARGE if any(part.endswith(_LARGE) for part in parts) or len(text) > _LONGEST else text
+    if kind not in (bool, int, float, complex, str, bytes, NoneType):
+        try:
+            if not isinstance(value, Number):
+                return _LARGE
+            value = value.item()  # type: ignore[attr-defined]
+        except Exception:  # of somebody else's class
+            return _LARGE
+    if isinstance(value, int) and abs(value) >= 1 << 32:
+        return _LARGE
+    text = repr(value)
+    return text if len(text) <= _LONGEST else _LARGE
 
 
 def host_bytes(nodes: Sequence[Node]) -> int:

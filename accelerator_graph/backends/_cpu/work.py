@@ -89,7 +89,9 @@ def failure_of(error: BaseException, call: Call) -> Failure:
 
 
 def name_of(work: object) -> str:
-    """Return the name of a callable."""
+    """Return the name of a callable, of a `functools.partial` that of its function."""
+    while isinstance(work, partial):
+        work = work.func
     return str(getattr(work, "__qualname__", type(work).__qualname__))
 
 
@@ -100,15 +102,30 @@ def check_callable(work: object) -> None:
     function: Any = work
     while isinstance(function, partial):
         function = function.func
-    code = getattr(function, "__code__", None)
-    if code is None and not isinstance(function, BuiltinFunctionType):
-        code = getattr(type(function).__call__, "__code__", None)
-    if isinstance(code, CodeType) and code.co_flags & (_GENERATOR | _COROUTINE | _ASYNC_GENERATOR):
+    code = code_of(function)
+    if code is not None and code.co_flags & SUSPENDED:
         kind = "coroutine" if code.co_flags & _COROUTINE else "generator"
         raise TypeError(
             f"launch: {name_of(function)!r} is a {kind} function, and calling it does not run its body; "
             "launch a plain function."
         )
+
+
+def code_of(function: Any) -> CodeType | None:
+    """Return the code of a function, or of an object that is called; None if it is not Python's."""
+    code = getattr(function, "__code__", None)
+    if code is None and not isinstance(function, BuiltinFunctionType):
+        code = getattr(type(function).__call__, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def whole_call(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return the function and all arguments of a call, those of a `functools.partial` included."""
+    function: Any = call[0]
+    args, how = call[1:3]
+    while isinstance(function, partial):
+        function, args, how = function.func, (*function.args, *args), {**function.keywords, **how}
+    return function, args, how
 
 
 def caller() -> Site | None:
@@ -118,15 +135,19 @@ def caller() -> Site | None:
     """
     depth = 2
     try:
-        while (frame := sys._getframe(depth)).f_code.co_filename.startswith(_PACKAGE):
+        while (frame := sys._getframe(depth)).f_code.co_filename.startswith(PACKAGE):
             depth += 1  # not `f_back`: it is None if memory runs out, with the exception still pending
     except ValueError:  # the stack is not that deep
         return None
     return frame.f_code, frame.f_lasti
 
 
-_PACKAGE = caller.__code__.co_filename.rsplit(os.sep, 3)[0] + os.sep
+PACKAGE = caller.__code__.co_filename.rsplit(os.sep, 3)[0] + os.sep
+"""Where this package's own code is."""
+
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # as in `inspect`, whose import takes 7 ms
+SUSPENDED = _GENERATOR | _COROUTINE | _ASYNC_GENERATOR
+"""Flags of functions whose bodies do not run when they are called."""
 
 
 def _line(code: CodeType, offset: int) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..._arrays.placement import works_on_host
 from ...backends.base import GraphEdge, GraphNode
-from .places import Difference, Elements, Place, difference, differing
+from .places import Difference, Elements, Place, apart, difference, differing
 from .report import Cause, Finding
-from .trial import Changing, OutOfTime, Run, Trial
+from .trial import Changing, Contents, OutOfTime, Trial
 
 _SPREAD = 4.0
 """How much more than eager runs among themselves a replay may differ from them."""
@@ -28,8 +28,9 @@ class Mismatch(NamedTuple):
     """An array of a run that is not as expected."""
 
     target: int
-    kind: Literal["wrong", "rounding"]
     difference: Difference
+    rounding: bool
+    """Whether rounding may be the reason."""
 
 
 class Expectation:
@@ -39,28 +40,28 @@ class Expectation:
     ----------
     targets : sequence of Place
         The arrays that are compared.
-    runs : sequence of Run
-        The eager runs.
+    runs : sequence of Contents
+        What the eager runs have left.
     tolerance : float, optional
         How far numbers may differ, relative to the largest magnitude in the array. By default as far as the
         eager runs differ: not at all if they agree.
     """
 
-    def __init__(self, targets: Sequence[Place], runs: Sequence[Run], tolerance: float | None) -> None:
+    def __init__(self, targets: Sequence[Place], runs: Sequence[Contents], tolerance: float | None) -> None:
         self._targets = targets
         self._tolerance = tolerance
-        self.contents = runs[0].contents
-        self.unstable: list[frozenset[int]] = []
-        """The elements of each array in which eager runs differ by more than rounding."""
-        self.spread: list[float] = []
-        """How far the other elements differ."""
+        self.contents = runs[0]
         self.varying: list[frozenset[int]] = []
         """The elements of each array in which eager runs differ in a bit."""
-        for i, place in enumerate(targets):
-            others = [run.contents[i] for run in runs[1:]]
-            bits = [differing(self.contents[i], other, place.elements) for other in others]
-            self.varying.append(frozenset().union(*bits))
-            unstable, spread = _spread(self.contents[i], others, place.elements)
+        self.unstable: list[frozenset[int]] = []
+        """Those in which they differ by more than rounding."""
+        self.spread: list[float] = []
+        """How far the other elements differ."""
+        for place, first, *others in zip(targets, *runs, strict=True):
+            bits = (differing(first, other, place.elements) for other in others)
+            varying = frozenset().union(*bits)
+            unstable, spread = _spread(first, others, place.elements, varying)
+            self.varying.append(varying)
             self.unstable.append(unstable)
             self.spread.append(spread)
 
@@ -69,27 +70,22 @@ class Expectation:
         """Whether the eager runs agree in every byte."""
         return not any(self.varying)
 
-    def mismatches(self, run: Run, ignored: dict[int, frozenset[int]]) -> list[Mismatch]:
+    def mismatches(self, run: Contents, ignored: dict[int, frozenset[int]]) -> list[Mismatch]:
         """Return the arrays of a run that are not as expected, leaving out some elements."""
         found = []
         for i, place in enumerate(self._targets):
+            floating = place.elements.floating
             leave_out = self.unstable[i] | ignored.get(i, frozenset())
-            gap = difference(run.contents[i], self.contents[i], place.elements, leave_out)
-            if gap is None or self._allows(i, gap):
+            gap = difference(run[i], self.contents[i], place.elements, leave_out)
+            if gap is None:
+                continue
+            allowed = max(_SPREAD * self.spread[i], (self._tolerance or 0.0) * gap.scale)
+            if floating and gap.largest <= allowed:
                 continue
             rounding = self._tolerance is None and gap.relative <= rounding_of(place.elements)
-            if not place.elements.floating and not self.repeatable:
-                rounding = True  # an index may follow numbers that differ a little in every run
-            found.append(Mismatch(i, "rounding" if rounding else "wrong", gap))
+            # an index may follow numbers that differ a little in every run
+            found.append(Mismatch(i, gap, rounding or (not floating and not self.repeatable)))
         return found
-
-    def _allows(self, i: int, gap: Difference) -> bool:
-        if not self._targets[i].elements.floating:
-            return False
-        allowed = _SPREAD * self.spread[i]
-        if self._tolerance is not None:
-            allowed = max(allowed, self._tolerance * gap.scale)
-        return gap.largest <= allowed
 
 
 def rounding_of(elements: Elements) -> float:
@@ -97,28 +93,19 @@ def rounding_of(elements: Elements) -> float:
     return math.sqrt(elements.epsilon)
 
 
-def _spread(first: bytes, others: Sequence[bytes], elements: Elements) -> tuple[frozenset[int], float]:
+def _spread(
+    first: bytes, others: Sequence[bytes], elements: Elements, varying: frozenset[int]
+) -> tuple[frozenset[int], float]:
     """Return which elements differ by more than rounding, and how far the others differ."""
-    unstable: set[int] = set()
-    gaps: dict[int, float] = {}
-    for other in others:
-        gap = difference(other, first, elements, frozenset())
-        if gap is None:
-            continue
-        if not elements.floating:
-            unstable.update(gap.indices)
-            continue
-        ours, theirs = elements.numbers(other), elements.numbers(first)
-        for i in gap.indices:
-            apart = abs(ours[i] - theirs[i])
-            gaps[i] = max(gaps.get(i, 0.0), apart if apart == apart else math.inf)
-    if gaps:
-        numbers = elements.numbers(first)
-        same = [abs(x) for i, x in enumerate(numbers) if i not in gaps and math.isfinite(x)]
-        scale = max(same or (abs(x) for x in numbers if math.isfinite(x)), default=0.0)
-        unstable.update(i for i, apart in gaps.items() if apart > rounding_of(elements) * scale)
-    spread = max((apart for i, apart in gaps.items() if i not in unstable), default=0.0)
-    return frozenset(unstable), spread
+    if not varying or not elements.floating:
+        return varying, 0.0
+    numbers, runs = elements.numbers(first), list(map(elements.numbers, others))
+    gaps = {i: max(apart(run[i], numbers[i]) for run in runs) for i in varying}
+    gaps = {i: gap for i, gap in gaps.items() if gap}
+    same = [abs(x) for i, x in enumerate(numbers) if i not in gaps and math.isfinite(x)]
+    scale = max(same or (abs(x) for x in numbers if math.isfinite(x)), default=0.0)
+    unstable = frozenset(i for i, gap in gaps.items() if gap > rounding_of(elements) * scale)
+    return unstable, max((gap for i, gap in gaps.items() if i not in unstable), default=0.0)
 
 
 class Case:
@@ -132,106 +119,97 @@ class Case:
         See `Expectation`.
     rounds : int
         With how many different arguments the replays are compared, the caller's and those made of them.
-    examples : sequence of list of bytes
+    examples : sequence of Contents
         Further arguments of the caller's: the contents of the arrays.
     """
 
     expected: Expectation
     """What eager runs with the caller's arguments give."""
-    base: Run
-    """A replay with the caller's arguments, whose outputs held the first pattern."""
-    other_pattern: Run
+    base: Contents
+    """What a replay with the caller's arguments leaves, whose outputs held the first pattern."""
+    other_pattern: Contents
     """The same, over the second pattern."""
 
     def __init__(
-        self, trial: Trial, tolerance: float | None, rounds: int, examples: Sequence[list[bytes]] = ()
+        self, trial: Trial, tolerance: float | None, rounds: int, examples: Sequence[Contents] = ()
     ) -> None:
         self.trial = trial
         self.program = trial.program
         self.tolerance = tolerance
         self.rounds = rounds
         self._examples = examples
-        self.others: list[list[bytes]] = []
-        """Other arguments, with which the function gives results of the same shapes."""
-        self.reshaped: list[list[bytes]] = []
-        """Other arguments, with which it gives results of other shapes."""
+        self.others: list[Contents] = []
+        """Beginnings with other arguments, with which the function gives results of the same shapes."""
+        self.reshaped: list[Contents] = []
+        """Those with which it gives results of other shapes."""
         self.compared = 0
         """With how many other arguments replays were compared."""
         self.doubts: list[Finding] = []
         self.rounding: list[str] = []
         """By how much arrays differ that are right up to rounding, in words."""
         self.notes: list[str] = []
-        self.failed: tuple[Sequence[bytes] | None, dict[int, bytes] | None] = (None, None)
-        """The arguments and the state with which a replay was wrong."""
+        self.failed: Contents | None = None
+        """With what the runs began in which a replay was wrong."""
         self.follows_python = False
         """Whether a replay was wrong only once Python had changed its references."""
-        self.described: tuple[Sequence[GraphNode], Sequence[GraphEdge]] | None = None
-        """The nodes and edges of the graph, once somebody has asked for them."""
         self.ignored: dict[int, frozenset[int]] = {}
         """The elements of each array that neither eager runs nor replays write."""
+        self.described: tuple[Sequence[GraphNode], Sequence[GraphEdge]] | None = None
+        """The nodes and edges of the graph, once somebody has asked for them."""
 
-    def expect(
-        self, data: Sequence[bytes] | None = None, start: dict[int, bytes] | None = None
-    ) -> Expectation:
+    def expect(self, begin: Contents | None = None) -> Expectation:
         """Run eagerly until it is known how far the runs differ."""
-        trial, start = self.trial, start or {}
-        runs = [trial.eager(data, start=start), trial.eager(data, start=start, filled=1)]
+        trial = self.trial
+        runs = [trial.eager(begin), trial.eager(begin, filled=1)]
         expected = Expectation(trial.targets, runs, self.tolerance)
         if not expected.repeatable:
-            runs += [trial.eager(data, start=start, filled=i % 2) for i in range(_MORE_RUNS)]
+            runs += [trial.eager(begin, filled=i % 2) for i in range(_MORE_RUNS)]
             expected = Expectation(trial.targets, runs, self.tolerance)
         return expected
 
     def try_others(self) -> None:
         """Find the other arguments that the function takes."""
+        state = self.trial.saved[len(self.program.inputs) :]
         for data in (*self.variations(), *self._examples):
+            begin = [*data, *state]
             try:
-                self.trial.eager(data)
-                self.others.append(data)
+                self.trial.eager(begin)
+                self.others.append(begin)
             except OutOfTime:
                 raise
             except Changing:
-                self.reshaped.append(data)
+                self.reshaped.append(begin)
             except Exception as error:
                 self.notes.append(f"the function refuses other arguments: {type(error).__name__}: {error}")
 
-    def replay(
-        self,
-        data: Sequence[bytes] | None = None,
-        start: dict[int, bytes] | None = None,
-        *,
-        pattern: int = 0,
-    ) -> Run:
+    def replay(self, begin: Contents | None = None, *, pattern: int = 0) -> Contents:
         """Replay after an eager run with other arguments, of which nothing may be left in the result.
 
         A buffer that the function fills at once, in Python, is filled for that run.
         """
-        for other in (*self.others[:1], None):
-            if other is not data and self.others:
-                self.trial.eager(other)
-                break
-        return self.trial.replay(data, start=start or {}, pattern=pattern)
+        if self.others:
+            self.trial.eager(None if begin is self.others[0] else self.others[0])
+        return self.trial.replay(begin, pattern=pattern)
 
     def eager_agrees(
         self,
         target: int,
         expected: Expectation | None = None,
-        data: Sequence[bytes] | None = None,
-        start: dict[int, bytes] | None = None,
+        begin: Contents | None = None,
         load: bool = False,
     ) -> bool:
         """Return True if more eager runs leave the same in an array, but for what varied before."""
         expected = expected or self.expected
         place = self.trial.targets[target]
         for i in range(_MORE_RUNS):
-            contents = self.trial.eager(data, start=start or {}, filled=i % 2, load=load).contents[target]
+            contents = self.trial.eager(begin, filled=i % 2, load=load)[target]
             changed = differing(contents, expected.contents[target], place.elements)
             if not expected.varying[target].issuperset(changed):
                 self.doubts.append(self.finding(target, None, f"eager runs differ in {place.name}", changed))
                 return False
         return True
 
-    def variations(self) -> Iterator[list[bytes]]:
+    def variations(self) -> Iterator[Contents]:
         """Yield other arguments: floating-point numbers come in another order, and scaled; the rest stays.
 
         On a device, numbers change their signs only among numbers of both signs: a kernel that takes none
@@ -239,9 +217,7 @@ class Case:
         """
         inputs, saved = self.program.inputs, self.trial.saved
         on_host = works_on_host(self.program.stream)
-        chosen = [
-            i for i, place in enumerate(inputs) if place.elements.floating and place.nbytes and place.writable
-        ]
+        chosen = [i for i, place in enumerate(inputs) if place.varies]
         for factor, negated in _VARIATIONS[: self.rounds - 1] if chosen else ():
             data = saved[: len(inputs)]
             for i in chosen:
@@ -257,75 +233,60 @@ class Case:
 
     # ---- comparing -----------------------------------------------------------------------------
 
-    def mismatches(self, expected: Expectation, run: Run) -> list[Mismatch]:
+    def mismatches(self, expected: Expectation, run: Contents) -> list[Mismatch]:
         """Return the arrays of a run that are not as expected."""
         return expected.mismatches(run, self.ignored)
 
     def wrong(
-        self,
-        expected: Expectation,
-        run: Run,
-        data: Sequence[bytes] | None,
-        start: dict[int, bytes] | None,
-        when: str,
+        self, expected: Expectation, run: Contents, begin: Contents | None, when: str
     ) -> list[Mismatch]:
         """Return how a run differs by more than rounding; note what is rounding, and what may be."""
         wrong, blurs = [], None
         for each in self.mismatches(expected, run):
             place, gap = self.trial.targets[each.target], each.difference
-            if self.tolerance is not None or (each.kind == "wrong" and not place.elements.floating):
+            if self.tolerance is not None or not (each.rounding or place.elements.floating):
                 wrong.append(each)
                 continue
-            blurs = self.blurs(expected, data, start) if blurs is None else blurs
+            blurs = self._blurs(expected, begin) if blurs is None else blurs
             blur = blurs[each.target]
             off = f"eager runs by up to {blur:.2g} if their numbers are off by one rounding"
             few = _FEW * place.elements.epsilon * gap.scale
-            if each.kind == "rounding" and gap.largest <= max(_BLUR * blur, few):
+            if each.rounding and gap.largest <= max(_BLUR * blur, few):
                 self.rounding.append(f"{place.name} differs by up to {gap.largest:.2g}{when}, and {off}")
-            elif each.kind == "rounding" or gap.largest <= _BLUR * blur:
+            elif each.rounding or gap.largest <= _BLUR * blur:
                 text = f"{self.difference(each)}{when}: too little for a fault and too much for rounding"
                 self.doubts.append(self.found(each, None, f"{text}, {off}"))
             else:
                 wrong.append(each)
         return wrong
 
-    def blurs(
-        self, expected: Expectation, data: Sequence[bytes] | None, start: dict[int, bytes] | None
-    ) -> list[float]:
+    def _blurs(self, expected: Expectation, begin: Contents | None) -> list[float]:
         """Return how far each array follows if the numbers of arguments and state are off by one rounding."""
         trial, program = self.trial, self.program
-        places, count = [*program.inputs, *program.state], len(program.inputs)
-        contents = [*(data or trial.saved[:count]), *trial.saved[count:]]
-        for i, other in (start or {}).items():
-            contents[i - trial.results] = other
-        blurred = {
-            trial.results + i: place.elements.off_by_one_rounding(contents[i])
-            for i, place in enumerate(places)
-            if place.elements.floating and place.writable
-        }
+        places = [*program.inputs, *program.state]
+        blurred = [
+            place.elements.off_by_one_rounding(data) if place.varies else data
+            for place, data in zip(places, begin or trial.saved, strict=True)
+        ]
         try:
-            run = trial.eager(data, start=blurred)
+            run = trial.eager(blurred)
         except OutOfTime:
             raise
         except Exception:  # it refuses such numbers
             return [0.0] * len(trial.targets)
         found = []
         for i, place in enumerate(trial.targets):
-            gap = difference(run.contents[i], expected.contents[i], place.elements, expected.unstable[i])
+            gap = difference(run[i], expected.contents[i], place.elements, expected.unstable[i])
             found.append(gap.largest if gap is not None and place.elements.floating else 0.0)
         return found
+
+    # ---- words ---------------------------------------------------------------------------------
 
     def difference(self, mismatch: Mismatch) -> str:
         """Return a clause: how an array differs from eager runs."""
         gap, place = mismatch.difference, self.trial.targets[mismatch.target]
         size = f", by up to {gap.largest:.3g}" if place.elements.floating else ""
-        return f"{self.mismatching(mismatch)} differ from eager runs{size}"
-
-    def mismatching(self, mismatch: Mismatch) -> str:
-        """Return which elements of an array differ."""
-        return self.count(mismatch.target, mismatch.difference.indices)
-
-    # ---- words ---------------------------------------------------------------------------------
+        return f"{self.count(mismatch.target, gap.indices)} differ from eager runs{size}"
 
     def count(self, target: int, elements: Sequence[int]) -> str:
         """Return how many elements of which array."""
@@ -337,11 +298,11 @@ class Case:
     def finding(self, target: int, cause: Cause | None, text: str, elements: Sequence[int]) -> Finding:
         """Make a finding about elements of an array."""
         place = self.trial.targets[target]
-        return Finding(place.name, cause, text, len(elements), place.count, None)
+        return Finding(place.name, cause, text, len(elements), place.count)
 
     def found(self, mismatch: Mismatch, cause: Cause | None, text: str) -> Finding:
         """Make a finding about an array that is not as expected."""
-        finding = self.finding(mismatch.target, cause, text, mismatch.difference.indices)
-        if not self.trial.targets[mismatch.target].elements.floating:
-            return finding
-        return finding._replace(largest=mismatch.difference.largest)
+        target, gap, _ = mismatch
+        floating = self.trial.targets[target].elements.floating
+        finding = self.finding(target, cause, text, gap.indices)
+        return finding._replace(largest=gap.largest if floating else None)

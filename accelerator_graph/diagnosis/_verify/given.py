@@ -14,12 +14,9 @@ from ..._core.streams import Stream
 from ..._graphed.recorded_call import RecordedCall
 from ...api import Graph
 from .case import Case
-from .places import Place, wait
+from .places import Place, read_all, wait
 from .program import Program
-from .trial import Changing, Trial
-
-_NOT_A_NUMBER = b"\xff"
-"""A byte of which NaNs consist, in all floating-point types."""
+from .trial import Changing, Contents, Trial
 
 
 class GraphProgram(Program):
@@ -80,6 +77,9 @@ class RecordedProgram(Program):
         return self._recorded.run(self._call_leaves, where)
 
 
+# ---- graphs that use the arrays of each call where they lie --------------------------------------
+
+
 class Unproven(Exception):
     """Why nothing is proven."""
 
@@ -101,71 +101,56 @@ class BoundProgram(RecordedProgram):
         recorded: RecordedCall,
         stream: Stream,
     ) -> None:
-        bound = recorded.inputs.bound
-        assert bound is not None
-        self._bound = bound
-        moved = sorted(bound.arguments)
+        assert recorded.inputs.bound is not None
+        moved = recorded.inputs.bound.in_order
         array_types = [recorded.inputs.array_types[i] for i in moved]
         statics = [recorded.inputs.arrays[i] for i in moved]
         given, fed = elsewhere(statics, array_types), elsewhere(statics, array_types)
         for i, other, array_type in zip(moved, given, array_types, strict=True):
             array_type.assign(other, call.leaves[i])
+        wait(stream)
         ids = [id(call.leaves[i]) for i in moved]
         eager, replayed = dict(zip(ids, given, strict=True)), dict(zip(ids, fed, strict=True))
         leaves = [replayed.get(id(leaf), leaf) for leaf in call.leaves]
         values = [rebuild(value, lambda x: eager.get(id(x), x)) for value in call.values]
-        wait(stream)
         super().__init__(function, call._replace(values=values, leaves=leaves), names, stream)
         self.attach(recorded)
-        self._given = {id(other): i for i, other in zip(moved, given, strict=True)}
         places = {id(place.array): place for place in self.inputs}
-        self._moved = [places[id(other)] for other in given]
-        instead = {own: Place(x, own.array_type, own.name) for own, x in zip(self._moved, fed, strict=True)}
+        own = [places[id(x)] for x in given]
+        self._moved = dict(zip(own, moved, strict=True))
+        """The arguments that are used where they lie, and their numbers among the arrays of the call."""
+        instead = {place: Place(x, place.array_type, place.name) for place, x in zip(own, fed, strict=True)}
         self.fed = [instead.get(place, place) for place in self.inputs]
-        self._unused = [
-            *self._moved,
-            *(Place(x, own.array_type, own.name) for own, x in zip(self._moved, statics, strict=True)),
-        ]
+        captured = [Place(x, place.array_type, place.name) for place, x in zip(own, statics, strict=True)]
+        self._unused = [*own, *captured]
         """The arrays that no replay may use."""
-        self.nan = False
+        self.filling = b""
+        """The byte that these are full of; empty for a pattern."""
+        for place in own:
+            if not place.elements.floating and not any(read_all(stream, [place])[0]):
+                fact = f"argument {place.name} holds only zeros, with which nothing can be proven"
+                raise Unproven(fact)  # whole numbers are replaced by zeros: others might be indices
 
     def replay(self) -> list[Place]:
         """Replay with the other arrays filled, and check that nobody has touched them."""
-        before = [self._filling(place) for place in self._unused]
+        before = [self._filled(place) for place in self._unused]
         for place, data in zip(self._unused, before, strict=True):
             place.write(self.stream, data)
         wait(self.stream)
         found = super().replay()
         if self._recorded.inputs.copied:
             raise Unproven("no other place could be had for its arrays")
-        after = [place.read(self.stream) for place in self._unused]
-        wait(self.stream)
-        for place, data, now in zip(self._unused, before, after, strict=True):
-            if bytes(now) != data:
+        for place, data, now in zip(self._unused, before, read_all(self.stream, self._unused), strict=True):
+            if now != data:
                 raise Unproven(f"a replay writes to the captured array of argument {place.name}")
         return found
 
-    def _filling(self, place: Place) -> bytes:
-        """Return contents for a captured array that are not those of a call."""
-        if place.elements.floating:
-            return _NOT_A_NUMBER * place.nbytes if self.nan else place.pattern(0)
-        return bytes(place.nbytes)
+    def _filled(self, place: Place) -> bytes:
+        if not place.elements.floating:
+            return bytes(place.nbytes)
+        return self.filling * place.nbytes or place.pattern(0)
 
-    def check_contents(self) -> None:
-        """Raise `Unproven` if an argument holds what its captured array is filled with.
-
-        Whole numbers are filled with zeros, since others might be indices that lead out of an array.
-        """
-        for place in self.inputs:
-            if id(place.array) in self._given and not place.elements.floating:
-                data = place.read(self.stream)
-                wait(self.stream)
-                if not any(data):
-                    raise Unproven(
-                        f"argument {place.name} holds only zeros, with which nothing can be proven"
-                    )
-
-    def unrelated(self, data: Sequence[bytes]) -> list[bytes]:
+    def unrelated(self, data: Sequence[bytes]) -> Contents:
         """Return contents of the arguments of which each was turned and scaled in a way of its own.
 
         An argument that is written may hold the result for the others already, from the call before.
@@ -180,47 +165,56 @@ class BoundProgram(RecordedProgram):
 
     def note_written(self, before: Sequence[bytes], after: Sequence[bytes]) -> None:
         """Note which arguments and which state a run changes, given their contents before and after."""
-        changed = zip([*self.inputs, *self.state], before, after, strict=True)
-        for place in [place for place, old, new in changed if old != new]:
-            if id(place.array) in self._given:
-                self._recorded.inputs.note_written([self._given[id(place.array)]])
-            elif place.extent is not None:
-                self._bound.add_own(place.extent)
+        inputs = self._recorded.inputs
+        for place, old, new in zip([*self.inputs, *self.state], before, after, strict=True):
+            if old != new and place in self._moved:
+                inputs.note_written([self._moved[place]])
+            elif old != new and place.extent is not None and inputs.bound is not None:
+                inputs.bound.add_own(place.extent)
+
+
+_NOT_A_NUMBER = b"\xff"
+"""A byte of which NaNs consist, in all floating-point types."""
 
 
 def prove(program: BoundProgram) -> None:
     """Compare replays with eager runs; raise `Unproven` or `Changing` unless they agree."""
-    program.check_contents()
     case = Case(Trial(program), None, 2)
     trial = case.trial
     try:
         trial.warm_up()
         case.expected = case.expect()
         trial.capture()
-        for data in (None, *map(program.unrelated, case.variations())):
-            expected = case.expected if data is None else case.expect(data)
+        state = trial.saved[len(program.inputs) :]
+        others = ([*program.unrelated(data), *state] for data in case.variations())
+        for begin in (trial.saved, *others):
+            expected = case.expected if begin is trial.saved else case.expect(begin)
             if any(expected.unstable):
                 raise Unproven("eager runs differ among themselves")
-            for nan in (True, False):
-                program.nan = nan
-                wrong = case.mismatches(expected, trial.replay(data))
-                trial.forget(program.inputs)
+            for filling in (_NOT_A_NUMBER, b""):
+                program.filling = filling
+                wrong = case.mismatches(expected, trial.replay(begin))
+                trial.forget()
                 if wrong:
-                    place = trial.targets[wrong[0].target]
+                    name = trial.targets[wrong[0].target].name
                     raise Unproven(
-                        f"a replay with its arrays elsewhere gives another {place.name} than an eager run"
+                        f"a replay with its arrays elsewhere gives another {name} than an eager run"
                     )
-            before = trial.saved if data is None else [*data, *trial.saved[len(data) :]]
-            program.note_written(before, expected.contents[trial.results :])
+            program.note_written(begin, expected.contents[trial.results :])
     finally:
         trial.put_back()
         program.close()
 
 
-def why_unproven(program_of: Callable[[], BoundProgram], stream: Stream) -> str:
-    """Return why nothing is proven; empty if replays are right."""
+def why_unproven(
+    function: Callable[..., Any], call: Call, names: Sequence[str], recorded: RecordedCall, stream: Stream
+) -> str:
+    """Return why a graph that uses the arrays of each call where they lie is not proven; empty if it is.
+
+    It is if replays with arrays at other places give what eager runs give.
+    """
     try:
-        stream_stack.within(stream, lambda: prove(program_of()))
+        stream_stack.within(stream, lambda: prove(BoundProgram(function, call, names, recorded, stream)))
     except Unproven as error:
         return str(error)
     except Changing:

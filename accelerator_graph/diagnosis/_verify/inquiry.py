@@ -42,7 +42,7 @@ from ...interop import registry as interop
 from .case import Case, Expectation, Mismatch
 from .places import differing, holding, wait
 from .report import Cause, Finding, Verdict, Verification
-from .trial import Changing, OutOfTime, Run
+from .trial import Changing, Contents, OutOfTime
 from .where import conflict, first_wrong_module, last_writer, unordered
 
 _REPLAYS = 3
@@ -70,13 +70,13 @@ def verdict(case: Case) -> Verification:
             del rest[0]
         if not findings and not trial.results and not trial.writes:
             text = "eager runs return no array and write none that is known; return what the function writes"
-            case.doubts.append(Finding("result", None, text, 0, 0, None))
+            case.doubts.append(Finding("result", None, text))
     except Changing as error:
-        case.doubts.append(Finding("result", None, str(error), 0, 0, None))
+        case.doubts.append(Finding("result", None, str(error)))
     except OutOfTime:
         left = ", ".join(experiment.__name__.replace("_", " ") for experiment in rest)
         text = f"the time limit was over before the experiments {left}; give it more by time_limit="
-        case.doubts.insert(0, Finding("result", None, text, 0, 0, None))
+        case.doubts.insert(0, Finding("result", None, text))
     where = (first_wrong_module(case) or last_writer(case, findings[0])) if findings else ""
     answer: Verdict = "wrong" if findings else "undecided" if case.doubts else "right"
     case.notes += [f"{name} is in memory that can't be read here" for name in program.left_out]
@@ -111,13 +111,13 @@ def unwritten_outputs(case: Case) -> list[Finding]:
     return found
 
 
-def _kept(case: Case, i: int, one: Run, other: Run) -> list[int]:
+def _kept(case: Case, i: int, one: Contents, other: Contents) -> list[int]:
     """Return the elements of an output that hold, after both runs, what they held before."""
     place = case.trial.targets[i]
     size = place.elements.size
     first, second = (place.elements.pattern(which) for which in (0, 1))
-    after = other.contents[i]
-    return [j for j in holding(one.contents[i], first) if after[j * size : (j + 1) * size] == second]
+    after = other[i]
+    return [j for j in holding(one[i], first) if after[j * size : (j + 1) * size] == second]
 
 
 def _left(case: Case, i: int, kept: list[int]) -> Iterator[Finding]:
@@ -145,10 +145,10 @@ def _eager_writes(case: Case, i: int, elements: list[int]) -> bool:
         return True
     if len(elements) < place.count:
         return False
-    for data in case.others:
-        contents = trial.eager(data).contents[i]
+    for begin in case.others:
+        contents = trial.eager(begin)[i]
         if contents != case.expected.contents[i]:
-            return contents == trial.eager(data).contents[i]
+            return contents == trial.eager(begin)[i]
     return False
 
 
@@ -156,15 +156,15 @@ def outputs_that_are_read_first(case: Case) -> list[Finding]:
     """Find outputs that depend on what they held before a replay."""
     trial, found = case.trial, []
     one, other = case.base, case.other_pattern
-    again: tuple[Run, Run] | None = None
+    again: tuple[Contents, Contents] | None = None
     for i in range(len(trial.targets)):
         leave_out = case.expected.unstable[i] | case.ignored.get(i, frozenset())
-        gaps = differing(one.contents[i], other.contents[i], trial.targets[i].elements)
+        gaps = differing(one[i], other[i], trial.targets[i].elements)
         apart = [j for j in gaps if j not in leave_out]
         if not apart or case.expected.spread[i]:
             continue
         again = again or (case.replay(pattern=0), case.replay(pattern=1))
-        repeats = [run.contents[i] for run in again] == [one.contents[i], other.contents[i]]
+        repeats = [run[i] for run in again] == [one[i], other[i]]
         if repeats and case.eager_agrees(i):
             text = f"{case.count(i, apart)} depend on what the outputs held before the replay"
             found.append(case.finding(i, "not_written", text, apart))
@@ -182,12 +182,13 @@ def races(case: Case) -> list[Finding]:
     """
     clash = conflict(case)
     if clash:
-        return [Finding("graph", "race", clash, 0, 0, None)]
+        return [Finding("graph", "race", clash)]
     loads = (False, True) if case.trial.beside is not None else (False,)
     try:
         return _differing_replays(case, loads)
     finally:
-        case.trial.end_load()
+        if case.trial.beside is not None:
+            wait(case.trial.beside)
 
 
 def _differing_replays(case: Case, loads: Sequence[bool]) -> list[Finding]:
@@ -215,22 +216,18 @@ def _differing_replays(case: Case, loads: Sequence[bool]) -> list[Finding]:
     ]
 
 
-def _changed(case: Case, first: Run, run: Run) -> list[Mismatch]:
+def _changed(case: Case, first: Contents, run: Contents) -> list[Mismatch]:
     """Return the arrays that are not as after a first replay, by more than eager runs differ."""
     expected = Expectation(case.trial.targets, [first], case.tolerance)
     expected.unstable, expected.spread = case.expected.unstable, case.expected.spread
-    return [each for each in case.mismatches(expected, run) if each.kind == "wrong"]
+    return [each for each in case.mismatches(expected, run) if not each.rounding]
 
 
 def repeated_random_numbers(case: Case) -> list[Finding]:
     """Find arrays whose random numbers are others in every eager run, and the same in every replay."""
     trial = case.trial
     first, second = trial.eager(), trial.eager(random=False)
-    drawn = [
-        i
-        for i in range(len(trial.targets))
-        if first.contents[i] != second.contents[i] and not case.expected.varying[i]
-    ]
+    drawn = [i for i in range(len(trial.targets)) if first[i] != second[i] and not case.expected.varying[i]]
     if not drawn:
         return []
     third = trial.eager(random=False)  # one run may differ by the order of its additions
@@ -240,12 +237,10 @@ def repeated_random_numbers(case: Case) -> list[Finding]:
             i,
             "random_repeats",
             f"every replay draws the same random numbers for {trial.targets[i].name}, and no eager run does",
-            differing(first.contents[i], second.contents[i], trial.targets[i].elements),
+            differing(first[i], second[i], trial.targets[i].elements),
         )
         for i in drawn
-        if third.contents[i] not in (first.contents[i], second.contents[i])
-        and one.contents[i] == other.contents[i]
-        and case.eager_agrees(i)
+        if third[i] not in (first[i], second[i]) and one[i] == other[i] and case.eager_agrees(i)
     ]
 
 
@@ -254,7 +249,7 @@ def repeated_random_numbers(case: Case) -> list[Finding]:
 
 def the_same_arguments(case: Case) -> list[Finding]:
     """Compare replays with eager runs, with the caller's arguments."""
-    found = _compared(case, case.expected, case.base, None, None, "unknown", "")
+    found = _compared(case, case.expected, case.base, None, "unknown", "")
     for i in range(0 if found else len(case.trial.targets)):
         unstable = sorted(case.expected.unstable[i] - case.ignored.get(i, frozenset()))
         if unstable:
@@ -265,18 +260,18 @@ def the_same_arguments(case: Case) -> list[Finding]:
 
 def other_arguments(case: Case) -> list[Finding]:
     """Compare with other arguments."""
-    for data in case.reshaped:
+    for begin in case.reshaped:
         with suppress(Changing):
-            case.trial.eager(data)
-            case.doubts.append(Finding("result", None, "its shape changes from run to run", 0, 0, None))
+            case.trial.eager(begin)
+            case.doubts.append(Finding("result", None, "its shape changes from run to run"))
             continue
         text = (
             "the result has another shape, number or type of arrays for other arguments, and a graph has one"
         )
-        return [Finding("result", "frozen", text, 0, 0, None)]
-    for data in case.others:
-        expected = case.expect(data)
-        found = _compared(case, expected, case.replay(data), data, None, "frozen", " for other arguments")
+        return [Finding("result", "frozen", text)]
+    for begin in case.others:
+        expected, run = case.expect(begin), case.replay(begin)
+        found = _compared(case, expected, run, begin, "frozen", " for other arguments")
         if found:
             return found
         case.compared += 1
@@ -286,136 +281,110 @@ def other_arguments(case: Case) -> list[Finding]:
 def other_state(case: Case) -> list[Finding]:
     """Compare with other floating-point numbers in the state: scaled or, if runs change them, a pattern."""
     trial = case.trial
-    start = {}
+    changes = {}
     for i in range(trial.results + len(case.program.inputs), len(trial.targets)):
-        place, saved = trial.targets[i], trial.saved[i - trial.results]
-        if place.elements.floating and place.nbytes and place.writable:
-            changed = case.expected.contents[i] != saved
-            start[i] = place.pattern(0) if changed else place.elements.scaled(saved, 0.75)
-    if not start:
+        if trial.targets[i].varies:
+            changed = case.expected.contents[i] != trial.saved[i - trial.results]
+            changes[i] = trial.targets[i].pattern(0) if changed else trial.scaled(i)
+    if not changes:
         return []
+    begin = trial.beginning(changes)
     try:
-        expected = case.expect(None, start)
+        expected = case.expect(begin)
     except OutOfTime:
         raise
     except Exception as error:
         case.notes.append(f"the function refuses another state: {type(error).__name__}: {error}")
         return []
-    run = case.replay(start=start)
-    return _compared(case, expected, run, None, start, "unknown", " once the state has changed")
+    return _compared(case, expected, case.replay(begin), begin, "unknown", " once the state has changed")
 
 
 def _compared(
-    case: Case,
-    expected: Expectation,
-    run: Run,
-    data: Sequence[bytes] | None,
-    start: dict[int, bytes] | None,
-    cause: Cause,
-    when: str,
+    case: Case, expected: Expectation, run: Contents, begin: Contents | None, cause: Cause, when: str
 ) -> list[Finding]:
     """Compare a replay with eager runs that began with the same arguments and state.
 
     If they differ, find out why; `cause` is what remains if no experiment tells.
     """
-    wrong = case.wrong(expected, run, data, start, when)
-    wrong = [each for each in wrong if case.eager_agrees(each.target, expected, data, start)]
+    wrong = case.wrong(expected, run, begin, when)
+    wrong = [each for each in wrong if case.eager_agrees(each.target, expected, begin)]
     if not wrong:
         return []
-    case.failed = data, start
-    after_eager = case.trial.replay(data, start=start or {})  # `eager_agrees` has run eagerly
-    again = [case.replay(data, start) for _ in range(_AGAIN)]
-    steady = all(
-        other.contents[each.target] == run.contents[each.target] for each in wrong for other in again
-    )
-    for clause in _NOT_WRITTEN if steady else ():
-        chosen = [each for each in wrong if _not_written(case, expected, after_eager, each, data) == clause]
-        if chosen:
-            return [
-                case.found(each, "not_written", clause.format(case.mismatching(each), _copied(case, each)))
-                for each in chosen
-            ]
-    if not steady:
+    case.failed = begin
+    after_eager = case.trial.replay(begin)  # `eager_agrees` has run eagerly
+    again = [case.replay(begin) for _ in range(_AGAIN)]
+    if any(other[each.target] != run[each.target] for each in wrong for other in again):
         cause, when = "race" if unordered(case) else "unknown", f"{when}, and replays differ"
-    elif case.program.given_graph or data is None:
-        unread = _unread(case)
-        if unread is not None:
-            cause, clause = _why_unread(case, unread)
-            when += clause
+    else:
+        clauses = [_not_written(case, expected, after_eager, each, begin) for each in wrong]
+        if any(clauses):
+            pairs = zip(wrong, clauses, strict=True)
+            return [case.found(each, "not_written", clause) for each, clause in pairs if clause]
+        if case.program.given_graph or cause != "frozen":
+            unread = _unread(case)
+            if unread is not None:
+                cause, clause = _why_unread(case, unread)
+                when += clause
     found = [case.found(each, cause, f"{case.difference(each)}{when}") for each in wrong]
-    if cause == "stale_address" or any(_is_no_tie(case, each, run, data) for each in wrong):
+    if cause == "stale_address" or any(_is_no_tie(case, each, run, begin) for each in wrong):
         return found
     case.doubts += [each._replace(cause=None) for each in found]
     return []
 
 
-def _is_no_tie(case: Case, mismatch: Mismatch, run: Run, data: Sequence[bytes] | None) -> bool:
+def _is_no_tie(case: Case, mismatch: Mismatch, run: Contents, begin: Contents | None) -> bool:
     """Return False for integers that may differ since numbers do by rounding, as the index of a maximum."""
     i = mismatch.target
     floating = case.trial.targets[i].elements.floating
-    return floating or (data is not None and run.contents[i] == case.base.contents[i])
-
-
-def _copied(case: Case, mismatch: Mismatch) -> str:
-    """Return what a graphed function does with an argument that it writes, as a clause."""
-    trial = case.trial
-    argument = trial.results <= mismatch.target < trial.results + len(case.program.inputs)
-    if not (argument and case.program.copies_arguments):
-        return ""
-    return " (the graph writes a copy, which goes back to the caller if the function returns the argument)"
-
-
-_NOT_WRITTEN = (
-    "{0} follow the eager run before the replay, so Python fills a buffer that the graph reads",
-    "the replay leaves {0} as before{1}, and eager runs write there",
-    "{0} depend on what was there before the replay, and eager runs do not",
-)
+    return floating or (begin in case.others and run[i] == case.base[i])
 
 
 def _not_written(
-    case: Case, expected: Expectation, after_eager: Run, mismatch: Mismatch, data: Sequence[bytes] | None
+    case: Case, expected: Expectation, after_eager: Contents, mismatch: Mismatch, begin: Contents | None
 ) -> str:
-    """Return which work is not in the graph, as one of the clauses; empty if all may be."""
-    trial, i = case.trial, mismatch.target
-    if after_eager.contents[i] == expected.contents[i]:
-        return _NOT_WRITTEN[0]
+    """Return which work is not in the graph, as a clause; empty if all may be."""
+    trial, i, indices = case.trial, mismatch.target, mismatch.difference.indices
+    part = case.count(i, indices)
+    if after_eager[i] == expected.contents[i]:
+        return f"{part} follow the eager run before the replay, so Python fills a buffer that the graph reads"
     if i < trial.results:
         return ""
     place = trial.targets[i]
-    patterns = [place.pattern(which) for which in (0, 1)]
-    replayed = [trial.replay(data, start={i: pattern}).contents[i] for pattern in patterns]
-    ran = [trial.eager(data, start={i: pattern}).contents[i] for pattern in patterns]
-    wrong = set(mismatch.difference.indices)
-    kept = [differing(a, b, place.elements) for a, b in zip(patterns, replayed, strict=True)]
+    patterns = [place.pattern(0), place.pattern(1)]
+    begins = [trial.beginning({i: pattern}, begin) for pattern in patterns]
+    replayed, ran = ([run(each)[i] for each in begins] for run in (trial.replay, trial.eager))
+    changed = [differing(a, b, place.elements) for a, b in zip(patterns, replayed, strict=True)]
     written = [differing(a, b, place.elements) for a, b in zip(patterns, ran, strict=True)]
-    if all(map(wrong.isdisjoint, kept)) and all(map(wrong.issubset, written)):
-        return _NOT_WRITTEN[1]
+    wrong = set(indices)
+    if all(map(wrong.isdisjoint, changed)) and all(map(wrong.issubset, written)):
+        copied = case.program.copies_arguments and i < trial.results + len(case.program.inputs)
+        back = "which goes back to the caller if the function returns the argument"
+        copy = f" (the graph writes a copy, {back})" if copied else ""
+        return f"the replay leaves {part} as before{copy}, and eager runs write there"
     if ran[0] == ran[1] and wrong.issubset(differing(replayed[0], replayed[1], place.elements)):
-        return _NOT_WRITTEN[2]
+        return f"{part} depend on what was there before the replay, and eager runs do not"
     return ""
 
 
 def _unread(case: Case) -> int | None:
     """Return the index of an array that eager runs depend on and replays do not."""
     trial = case.trial
-    for i in range(trial.results, min(len(trial.targets), trial.results + _MOST)):
-        place, index = trial.targets[i], i - trial.results
-        if not (place.elements.floating and place.nbytes and place.writable):
+    first = 0 if case.program.given_graph else len(case.program.inputs)
+    for i in range(trial.results + first, min(len(trial.targets), trial.results + _MOST)):
+        if not trial.targets[i].varies:
             continue
-        if index < len(case.program.inputs) and not case.program.given_graph:
+        begin = trial.beginning({i: trial.scaled(i)})
+        if _others_follow(case.base, trial.replay(begin), i):
             continue
-        start = {i: place.elements.scaled(trial.saved[index], 0.75)}
-        if _others_follow(case.base, trial.replay(start=start), i):
-            continue
-        moved = case.mismatches(case.expected, trial.eager(start=start))
+        moved = case.mismatches(case.expected, trial.eager(begin))
         if any(each.target != i for each in moved):
             return i
     return None
 
 
-def _others_follow(before: Run, after: Run, i: int) -> bool:
+def _others_follow(before: Contents, after: Contents, i: int) -> bool:
     """Return True if any array but one is another one."""
-    return any(k != i and old != after.contents[k] for k, old in enumerate(before.contents))
+    return any(k != i and old != new for k, (old, new) in enumerate(zip(before, after, strict=True)))
 
 
 def _why_unread(case: Case, i: int) -> tuple[Cause, str]:
@@ -428,9 +397,9 @@ def _why_unread(case: Case, i: int) -> tuple[Cause, str]:
     name = trial.targets[i].name
     if not case.program.given_graph:
         return "frozen", f", and no replay follows {name}"
-    start = {i: trial.targets[i].elements.scaled(trial.saved[i - trial.results], 0.75)}
+    begin = trial.beginning({i: trial.scaled(i)})
     with suppress(AcceleratorGraphError, Changing), trial.captured_anew():
-        if _others_follow(trial.replay(), trial.replay(start=start), i):
+        if _others_follow(trial.replay(), trial.replay(begin), i):
             return "stale_address", f", and no replay reads the memory that {name} has now"
         return "frozen", f", and neither this graph nor a new one follows {name}"
     return "unknown", f", and no replay follows {name}"
@@ -450,7 +419,7 @@ def changes_of_python(case: Case) -> list[Finding]:
     case.follows_python = True
     cause, what = _change(case, *changed[0])
     if moved[0] is None:
-        return [Finding("result", cause, f"{what}, and the shape of the result depends on it", 0, 0, None)]
+        return [Finding("result", cause, f"{what}, and the shape of the result depends on it")]
     return [
         case.found(each, cause, f"{what}, and {trial.targets[each.target].name} depends on it")
         for each in moved
@@ -471,7 +440,7 @@ def _moved_by(case: Case, name: str) -> list[Mismatch | None]:
             if name:
                 python.restore(keep=name)
             found = case.mismatches(case.expected, trial.eager(python=False))
-            if moved := [each for each in found if each.kind == "wrong"]:
+            if moved := [each for each in found if not each.rounding]:
                 return [*moved]
     except Changing:
         return [None]

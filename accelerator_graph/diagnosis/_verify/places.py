@@ -7,7 +7,7 @@ import math
 import random
 import struct
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ..._arrays.arrays import ArrayType
@@ -16,14 +16,13 @@ from ..._core.streams import Stream
 from ...backends.memory import memory_of
 
 _EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
-_FORMATS = {"float16": "e", "float32": "f", "float64": "d"}
 _COUNTS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _COMPLEX = {"complex64": "float32", "complex128": "float64"}
+_TYPES = {"f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128"}
+_LETTERS = {"e": "float16", "f": "float32", "d": "float64"}
 _CHUNK = 1 << 16
 _MOST_SCALED = 1 << 20
-_TYPES = {"f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128"}
 _NOTHING: Mapping[Any, bytes] = {}
-_LETTERS = {"e": "f2", "f": "f4", "d": "f8"}
 
 
 class Elements(NamedTuple):
@@ -55,19 +54,33 @@ class Elements(NamedTuple):
 
         They are harmless if they are read as a number or as an index.
         """
-        if self.name == "bfloat16":
-            return struct.pack("<f", (0.28515625, 0.71875)[which])[2:]
         if self.floating:
-            return struct.pack(f"<{_FORMATS[self.name]}", (0.28515625, 0.71875)[which])
+            return self.encoded([(0.28515625, 0.71875)[which]])
         return (1 - which).to_bytes(self.size, "little")
 
     def numbers(self, data: bytes) -> array[float]:
         """Decode floating-point numbers."""
         if self.name == "float16":
             return array("f", struct.unpack(f"<{len(data) // 2}e", data))
+        if self.name == "bfloat16":  # the upper half of a single-precision number
+            wide = bytearray(2 * len(data))
+            wide[2::4], wide[3::4] = data[0::2], data[1::2]
+            data = bytes(wide)
         found = array("d" if self.name == "float64" else "f")
-        found.frombytes(_widened(data) if self.name == "bfloat16" else data)
+        found.frombytes(data)
         return found
+
+    def encoded(self, numbers: Iterable[float]) -> bytes:
+        """Encode floating-point numbers."""
+        found = array("d" if self.name == "float64" else "f", numbers)
+        if self.name == "float16":
+            return struct.pack(f"<{len(found)}e", *found)
+        data = found.tobytes()
+        if self.name == "bfloat16":
+            narrow = bytearray(len(data) // 2)
+            narrow[0::2], narrow[1::2] = data[2::4], data[3::4]
+            data = bytes(narrow)
+        return data
 
     def negated(self, data: bytes) -> bytes:
         """Return floating-point numbers with the other sign."""
@@ -103,29 +116,13 @@ class Elements(NamedTuple):
             return data
         if len(data) // self.size > _MOST_SCALED:
             return self.turned(data)
-        scaled = array("d" if self.name == "float64" else "f", (x * factor for x in self.numbers(data)))
-        if self.name == "float16":
-            return struct.pack(f"<{len(scaled)}e", *scaled)
-        return _narrowed(scaled.tobytes()) if self.name == "bfloat16" else scaled.tobytes()
+        return self.encoded(x * factor for x in self.numbers(data))
 
 
 def _flipped(data: bytes, bits: bytes) -> bytes:
     """Return bytes with other values of these bits."""
     both = int.from_bytes(data, "little") ^ int.from_bytes(bits, "little")
     return both.to_bytes(len(data), "little")
-
-
-def _widened(data: bytes) -> bytes:
-    """Return single-precision numbers for those of the type bfloat16, which is their upper half."""
-    wide = bytearray(2 * len(data))
-    wide[2::4], wide[3::4] = data[0::2], data[1::2]
-    return bytes(wide)
-
-
-def _narrowed(data: bytes) -> bytes:
-    out = bytearray(len(data) // 2)
-    out[0::2], out[1::2] = data[2::4], data[3::4]
-    return bytes(out)
 
 
 class Difference(NamedTuple):
@@ -170,6 +167,14 @@ def holding(data: bytes, value: bytes) -> list[int]:
     return found
 
 
+def apart(x: float, y: float) -> float:
+    """Return how far apart two numbers are: 0 for two NaNs, and infinity for a number and a NaN."""
+    if x == y or (x != x and y != y):
+        return 0.0
+    gap = abs(x - y)
+    return gap if gap == gap else math.inf
+
+
 def difference(a: bytes, b: bytes, elements: Elements, ignored: frozenset[int]) -> Difference | None:
     """Return how contents differ from what they should be; None if they don't."""
     indices = [i for i in differing(a, b, elements) if i not in ignored]
@@ -178,18 +183,12 @@ def difference(a: bytes, b: bytes, elements: Elements, ignored: frozenset[int]) 
     if not elements.floating:
         return Difference(indices, math.inf, 1.0)
     ours, theirs = elements.numbers(a), elements.numbers(b)
-    largest, changed = 0.0, []
-    for i in indices:
-        x, y = ours[i], theirs[i]
-        if x == y or (x != x and y != y):  # zeros of two signs, or two NaNs
-            continue
-        changed.append(i)
-        gap = abs(x - y)
-        largest = max(largest, gap if gap == gap else math.inf)
-    if not changed:
+    gaps = {i: apart(ours[i], theirs[i]) for i in indices}
+    indices = [i for i, gap in gaps.items() if gap]
+    if not indices:
         return None
     scale = max((abs(y) for i, y in enumerate(theirs) if i not in ignored and math.isfinite(y)), default=0.0)
-    return Difference(changed, largest, scale)
+    return Difference(indices, max(gaps.values()), scale)
 
 
 class Place:
@@ -201,13 +200,30 @@ class Place:
         self.array_type = array_type
         self.name = name
         self.writable = writable(array)
-        _check_plain(array, array_type)
+        if array_type.kind == "place":
+            memory_of(array, None, writable=False, device=True)  # raises if the memory has gaps
+        elif getattr(getattr(array, "dtype", None), "hasobject", False):
+            raise TypeError(f"verify: an array of type {array.dtype} holds Python objects; pass plain data.")
         self.elements, self.shape, self.nbytes = _described(self.array, array_type)
         self.extent = extent(self.array)
         if self.extent is None and array_type.kind == "tensor":
             raise TypeError("verify: a sparse tensor has no memory of its own to compare; pass its values.")
         self._dense: Any = None
         self._host: bytearray | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Whether runs may begin with other numbers in the array."""
+        return self.elements.floating and self.nbytes > 0 and self.writable
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return self.nbytes // self.elements.size
+
+    def pattern(self, which: int) -> bytes:
+        """Return contents that nobody would write: one of two patterns."""
+        return self.elements.pattern(which) * self.count
 
     def like(self, other: Place) -> bool:
         """Return True if another array has the same shape and type."""
@@ -227,55 +243,70 @@ class Place:
         """
         if self._host is None:
             self._host = bytearray(self.nbytes)
-        data = self._host
-        if not self.nbytes:
-            return data
-        self._dense = _contiguous(self.array, self.array_type)  # kept until the copy is done
-        if _reachable(self.array, stream):
-            stream._backend.copy(stream._native, data, _address(self._dense, self.array_type), self.nbytes)
-        else:
-            data[:] = ctypes.string_at(_address(self._dense, self.array_type), self.nbytes)
-        return data
+        if self.nbytes:
+            address = self._lay_dense()
+            if self._is_reachable(stream):
+                stream._backend.copy(stream._native, self._host, address, self.nbytes)
+            else:
+                self._host[:] = ctypes.string_at(address, self.nbytes)
+        return self._host
 
-    def write(self, stream: Stream, data: bytes | bytearray) -> None:
+    def write(self, stream: Stream, data: bytes) -> None:
         """Set the contents; `data` has to be kept until the stream was synchronised."""
         if not self.nbytes or not self.writable:
             return
-        dense = self._dense = _contiguous(self.array, self.array_type)
-        if not _reachable(self.array, stream):
-            ctypes.memmove(_address(dense, self.array_type), bytes(data), self.nbytes)
+        address = self._lay_dense()
+        if self._is_reachable(stream):
+            stream._backend.copy(stream._native, address, data, self.nbytes)
         else:
-            stream._backend.copy(stream._native, _address(dense, self.array_type), data, self.nbytes)
-        if dense is not self.array:
-            self._assign(stream, dense)
+            ctypes.memmove(address, data, self.nbytes)
+        if self._dense is self.array:
+            return
+        if works_on_host(stream):
+            stream._backend.launch(stream._native, self.array_type.assign, self.array, self._dense)
+        else:
+            self.array_type.assign(self.array, self._dense)
 
     def fill(self, stream: Stream, value: int) -> None:
         """Set all bytes, if the array has no gaps."""
-        if _contiguous(self.array, self.array_type) is self.array:
-            stream._backend.fill(stream._native, _address(self.array, self.array_type), value, self.nbytes)
+        address = self._lay_dense()
+        if self._dense is self.array:
+            stream._backend.fill(stream._native, address, value, self.nbytes)
 
-    def _assign(self, stream: Stream, dense: Any) -> None:
-        if works_on_host(stream):
-            stream._backend.launch(stream._native, self.array_type.assign, self.array, dense)
-        else:
-            self.array_type.assign(self.array, dense)
+    def _lay_dense(self) -> int:
+        """Return the address of the array, or of a copy that lies in C order without gaps and is kept."""
+        x, kind = self.array, self.array_type.kind
+        if kind == "tensor":
+            x = x.contiguous()
+            x = x.resolve_conj().resolve_neg() if hasattr(x, "resolve_conj") else x
+        elif kind == "array":
+            dense = self.array_type.package.ascontiguousarray(x)
+            x = x if dense is x else dense.reshape(x.shape)
+        self._dense = x
+        if kind == "tensor":
+            return int(x.data_ptr())
+        return memory_of(x, None, writable=False, device=True).address
 
-    @property
-    def count(self) -> int:
-        """The number of elements."""
-        return self.nbytes // self.elements.size
-
-    def pattern(self, which: int) -> bytes:
-        """Return contents that nobody would write: one of two patterns."""
-        return self.elements.pattern(which) * self.count
+    def _is_reachable(self, stream: Stream) -> bool:
+        """Return True if the stream copies the array; else it is host memory beside a device."""
+        return place_of(self.array)[0] is works_on_host(stream)
 
 
-def _check_plain(x: Any, array_type: ArrayType) -> None:
-    """Raise TypeError or ValueError for memory that can't be copied as bytes."""
-    if array_type.kind == "place":
-        memory_of(x, None, writable=False, device=True)
-    elif getattr(getattr(x, "dtype", None), "hasobject", False):
-        raise TypeError(f"verify: an array of type {x.dtype} holds Python objects; pass plain data.")
+def _described(x: Any, array_type: ArrayType) -> tuple[Elements, tuple[int, ...], int]:
+    """Return the elements of an array, its shape, and its size in bytes."""
+    if array_type.kind == "tensor":
+        name, size, shape = str(x.dtype).rpartition(".")[2], x.element_size(), x.shape
+    elif array_type.kind == "buffer":
+        with memoryview(x) as view:
+            name, size, shape = view.format, view.itemsize, view.shape or ()
+        name = _LETTERS.get(name.lstrip("@=<"), name)
+    else:
+        interface = getattr(x, "__cuda_array_interface__", None) or x.__array_interface__
+        name, shape = interface["typestr"], interface["shape"]
+        size = int(name[2:].partition("[")[0]) * (4 if name[1] == "U" else 1)
+        name = _TYPES.get(name[1:], name)
+    shape = tuple(map(int, shape))
+    return Elements.of(name, int(size)), shape, int(size) * math.prod(shape)
 
 
 def readable(x: Any, stream: Stream) -> bool:
@@ -292,10 +323,8 @@ def read_all(stream: Stream, places: Sequence[Place], known: Mapping[Place, byte
     contents = []
     for place, data in zip(places, found, strict=True):
         before = known.get(place)
-        if before is not None and data.startswith(before):  # they are equally long
-            contents.append(before)
-        else:
-            contents.append(bytes(data))
+        same = before is not None and data.startswith(before)  # they are equally long
+        contents.append(before if before is not None and same else bytes(data))
     return contents
 
 
@@ -303,46 +332,3 @@ def wait(stream: Stream) -> None:
     """Wait for a stream's work."""
     with stream._relaxed():
         stream._backend.synchronize(stream._native)
-
-
-def _described(x: Any, array_type: ArrayType) -> tuple[Elements, tuple[int, ...], int]:
-    if array_type.kind == "tensor":
-        size, shape = int(x.element_size()), tuple(map(int, x.shape))
-        name = str(x.dtype).rpartition(".")[2]
-        return Elements.of(name, size), shape, size * int(x.numel())
-    if array_type.kind == "buffer":
-        with memoryview(x) as view:
-            letter = view.format.lstrip("@=<")
-            kind = _LETTERS.get(letter, "")
-            return (
-                Elements.of(_TYPES.get(kind, view.format), view.itemsize),
-                tuple(view.shape or ()),
-                view.nbytes,
-            )
-    interface = getattr(x, "__cuda_array_interface__", None) or x.__array_interface__
-    typestr, shape = interface["typestr"], tuple(interface["shape"])
-    size = int(typestr[2:].partition("[")[0]) * (4 if typestr[1] == "U" else 1)
-    nbytes = size
-    for extent_ in shape:
-        nbytes *= extent_
-    return Elements.of(_TYPES.get(typestr[1:], typestr), size), shape, nbytes
-
-
-def _contiguous(x: Any, array_type: ArrayType) -> Any:
-    """Return the array if it lies in C order without gaps, else a copy that does."""
-    if array_type.kind == "tensor":
-        return x.contiguous().resolve_conj().resolve_neg() if hasattr(x, "resolve_conj") else x.contiguous()
-    if array_type.kind == "array":
-        return array_type.package.ascontiguousarray(x).reshape(x.shape)
-    return x
-
-
-def _address(x: Any, array_type: ArrayType) -> int:
-    if array_type.kind == "tensor":
-        return int(x.data_ptr())
-    return memory_of(x, None, writable=False, device=True).address
-
-
-def _reachable(x: Any, stream: Stream) -> bool:
-    """Return True if the stream copies the array; else it is host memory beside a device."""
-    return place_of(x)[0] is works_on_host(stream)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..._arrays.arrays import ArrayType, array_type_of, clear_autocast_caches
+from ..._arrays.arrays import ArrayType, clear_autocast_caches
 from ..._arrays.containers import is_container, parts_of, rebuild
 from ..._arrays.signatures import Reader
 from ..._core import stream_stack
@@ -74,16 +74,15 @@ class Program:
         self.name = getattr(function, "__qualname__", None) or type(function).__qualname__
         self._function, self._names = function, names
         self._reader = Reader(by_value=False)
-        leaves, places = self._leaves_of(self._values)
-        ids = [id(leaf) for leaf in leaves]
+        found = self._arrays_in(self._values)
+        ids = [id(leaf) for leaf, _ in found]
         self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]
-        self.inputs = [places[i] for i in self._firsts]
-        self._leaves = [leaves[i] for i in self._firsts]
-        self.fed = self.inputs
+        self._leaves = [found[i][0] for i in self._firsts]
+        self.fed = self.inputs = [found[i][1] for i in self._firsts]
         self.outputs = []
         self.left_out = []
         self._captured: list[Graph] = []
-        self._state = None if state is None else named_state(state)
+        self._state = None if state is None else self._named(state)
         self.look_again()
         if self.python.lost:
             raise CantBePutBack(
@@ -91,28 +90,26 @@ class Program:
                 "after a run; pass what it yields as an argument."
             )
 
-    def _leaves_of(self, values: Sequence[Any]) -> tuple[list[Any], list[Place]]:
-        """Return the arrays in arguments."""
-        leaves: list[Any] = []
-        self._reader.read(values, leaves)
-        labels = self._reader.array_names(values, self._names)
-        for leaf, label in zip(leaves, labels, strict=True):
-            if not readable(leaf, self.stream):
-                raise TypeError(
-                    f"verify: argument {label} is in memory that the {describe(self.stream)} can't read; "
-                    "move it there, or make a stream of its device the current one."
-                )
-        array_types = [self._reader.array_types[type(leaf)] for leaf in leaves]
-        return leaves, list(map(Place, leaves, array_types, labels))
+    def _arrays_in(self, values: Sequence[Any]) -> list[tuple[Any, Place]]:
+        """Return the arrays in arguments, and where they lie."""
+        found = []
+        for name, value in zip(self._names, values, strict=True):
+            for label, array, array_type in arrays_in(value, name, self._reader):
+                if not readable(array, self.stream):
+                    raise TypeError(
+                        f"verify: argument {label} is in memory that the {describe(self.stream)} can't read; "
+                        "move it there, or make a stream of its device the current one."
+                    )
+                found.append((array, Place(array, array_type, label)))
+        return found
 
     def contents_of(self, example: Sequence[Any], name: str) -> list[bytes]:
         """Return the contents of the arrays in further arguments, which differ in nothing else."""
         shape, values = self._arguments.ordered(tuple(example), {})
-        places = self._leaves_of(values)[1] if shape == self._shape else []
-        chosen = [places[i] for i in self._firsts if i < len(places)]
+        found = self._arrays_in(values) if shape == self._shape else []
+        chosen = [found[i][1] for i in self._firsts if i < len(found)]
         alike = len(chosen) == len(self.inputs) and all(map(Place.like, chosen, self.inputs))
-        plain = zip(self._plain(values), self._plain(self._values), strict=True) if alike else ()
-        if not alike or any(a is not b and a != b for a, b in plain):
+        if not alike or self._plain(values) != self._plain(self._values):
             raise ValueError(
                 f"verify: {name} may differ from the arguments in the contents of arrays only; verify other "
                 "shapes, types and numbers by a call of their own."
@@ -120,14 +117,8 @@ class Program:
         return read_all(self.stream, chosen)
 
     def _plain(self, values: Sequence[Any]) -> list[Any]:
-        """Return what is no array in arguments."""
-        found: list[Any] = []
-        for value in values:
-            if is_container(type(value)):
-                found += self._plain([part for _, part in parts_of(value)])
-            elif self._reader.array_type(value) is None:
-                found.append(value)
-        return found
+        """Return arguments without the arrays in them."""
+        return [rebuild(value, lambda x: None if self.is_array(x) else x) for value in values]
 
     def look(self) -> tuple[PythonState, RandomState]:
         """Return the references and the random numbers as they are now."""
@@ -161,6 +152,18 @@ class Program:
                 found.append(place)
         return found
 
+    def _named(self, state: Any) -> list[tuple[str, Any]]:
+        """Return what the caller has named as state; TypeError if a part is neither an array nor a module."""
+        if isinstance(state, dict):
+            named = [(str(key), value) for key, value in state.items()]
+        else:
+            one = is_module(state) or self.is_array(state) or not isinstance(state, Iterable)
+            named = [(f"state[{i}]", value) for i, value in enumerate([state] if one else state)]
+        for name, value in named:
+            if value is not None and not is_module(value) and not self.is_array(value):
+                raise TypeError(f"verify: {name} must be an array or a module, not {value!r}.")
+        return named
+
     def is_array(self, x: Any) -> bool:
         """Return True for an array."""
         with suppress(Exception):  # an object that is not what it says
@@ -190,9 +193,10 @@ class Program:
 
     def _call(self, instead: dict[int, Any]) -> Any:
         """Call the function, with other arrays in the place of some of the arguments."""
-        values = [rebuild(value, lambda x: instead.get(id(x), x)) for value in self._values]
-        kept = [_parts_alike(*pair) for pair in zip(values, self._values, strict=True)]
-        values = [old if same else new for new, old, same in zip(values, self._values, kept, strict=True)]
+        values = list(self._values)
+        for i, value in enumerate(values):
+            if any(instead.get(id(x), x) is not x for _, x, _ in arrays_in(value, "", self._reader)):
+                values[i] = rebuild(value, lambda x: instead.get(id(x), x))
         count, names = self._shape
         return self._function(*values[:count], **dict(zip(names, values[count:], strict=True)))
 
@@ -251,13 +255,6 @@ class Program:
         return made
 
 
-def _parts_alike(new: Any, old: Any) -> bool:
-    """Return True if two containers of one structure have the same objects inside."""
-    if not is_container(type(old)):
-        return new is old
-    return all(_parts_alike(a, b) for (_, a), (_, b) in zip(parts_of(new), parts_of(old), strict=True))
-
-
 def is_module(x: Any) -> bool:
     """Return True for a torch module."""
     return not isinstance(x, type) and hasattr(x, "named_parameters") and hasattr(x, "named_buffers")
@@ -274,62 +271,31 @@ def arrays_in(value: Any, name: str, reader: Reader) -> Iterator[tuple[str, Any,
             yield name, value, array_type
 
 
-def named_state(state: Any) -> list[tuple[str, Any]]:
-    """Return what the caller has named as state; TypeError if a part is neither an array nor a module."""
-    one = is_module(state) or _is_array(state) or not isinstance(state, Iterable)
-    if isinstance(state, dict):
-        named = [(str(key), value) for key, value in state.items()]
-    else:
-        named = [(f"state[{i}]", value) for i, value in enumerate([state] if one else state)]
-    for name, value in named:
-        if value is not None and not is_module(value) and not _is_array(value):
-            raise TypeError(f"verify: {name} must be an array or a module, not {value!r}.")
-    return named
-
-
-def _is_array(x: Any) -> bool:
-    found: ArrayType | None = None
-    with suppress(Exception):
-        found = array_type_of(x)
-    return found is not None
-
-
 def arrays_in_state(named: Iterable[tuple[str, Any]], reader: Reader, stream: Stream) -> Iterator[Place]:
     """Yield the arrays among named values once each, with the parameters and buffers of modules."""
     seen: set[int] = set()
     for name, value in named:
-        for label, array in _parts_of_state(name, value):
-            if isinstance(array, type) or id(array) in seen:
-                continue
-            seen.add(id(array))
-            with suppress(Exception):  # it is no array, or its memory can't be found
-                array_type = reader.array_type(array)
-                if array_type is not None and readable(array, stream):
-                    # another tensor, which stays where it is if a run gives this one other memory
-                    yield Place(array.detach() if array_type.kind == "tensor" else array, array_type, label)
+        parts = [(name, value)]
+        if is_module(value):
+            prefix = f"{name}." if name else ""
+            parts = [(prefix + key, x) for key, x in (*value.named_parameters(), *value.named_buffers())]
+        for label, array in parts:
             grad = getattr(array, "grad", None) if getattr(array, "is_leaf", False) else None
-            if grad is not None and id(grad) not in seen:
-                seen.add(id(grad))
-                with suppress(Exception):
-                    yield Place(grad, reader.array_types[type(grad)], f"{label}.grad")
-
-
-def _parts_of_state(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if is_module(value):
-        prefix = f"{name}." if name else ""
-        for key, array in (*value.named_parameters(), *value.named_buffers()):
-            yield f"{prefix}{key}", array
-    elif is_container(type(value)) and not name:
-        for step, part in parts_of(value):
-            yield from _parts_of_state(f"{name}{step}", part)
-    else:
-        yield name, value
+            for text, x in ((label, array), (f"{label}.grad", grad)):
+                if x is None or isinstance(x, type) or id(x) in seen:
+                    continue
+                seen.add(id(x))
+                with suppress(Exception):  # it is no array, or its memory can't be found
+                    array_type = reader.array_type(x)
+                    if array_type is not None and readable(x, stream):
+                        # another tensor, which stays where it is if a run gives this one other memory
+                        yield Place(x.detach() if array_type.kind == "tensor" else x, array_type, text)
 
 
 class RandomState:
-    """Where the random numbers are that a function may draw, when this is made.
+    """The random numbers that a function draws next, when this is made.
 
-    That is Python's and NumPy's generators, those of the frameworks that take part, and the generators among
+    Those of Python's and NumPy's generators, of the frameworks that take part, and of the generators among
     the values that the function can reach.
     """
 
@@ -338,30 +304,21 @@ class RandomState:
         self.generators: list[Any] = []
         """The generators of frameworks, which have to be registered with a graph."""
         self._restores: list[Callable[[], object]] = []
-        python = random.getstate()
-        self._restores.append(lambda: random.setstate(python))
         numpy = getattr(sys.modules.get("numpy"), "random", None)
-        if numpy is not None:
-            legacy = numpy.get_state()
-            self._restores.append(lambda: numpy.set_state(legacy))
-        for value in values:
-            bits = getattr(value, "bit_generator", None)
-            if bits is not None and hasattr(bits, "state"):
-                self._keep(bits)
-            elif isinstance(value, random.Random):
-                self._restores.append(partial(value.setstate, value.getstate()))
-            elif numpy is not None and isinstance(value, numpy.RandomState):
-                self._restores.append(partial(value.set_state, value.get_state()))
+        for each in (random, numpy, *values):
+            bits = getattr(each, "bit_generator", None)
+            if each is random or isinstance(each, random.Random):
+                self._restores.append(partial(each.setstate, each.getstate()))
+            elif numpy is not None and (each is numpy or isinstance(each, numpy.RandomState)):
+                self._restores.append(partial(each.set_state, each.get_state()))
+            elif bits is not None and hasattr(bits, "state"):
+                self._restores.append(partial(setattr, bits, "state", bits.state))
         for framework in interop.inspectable(stream.backend):
             own = [value for value in values if framework.takes_generator(value)]
             self.generators += own
             restore = framework.random_state(stream.device, own)
             if restore is not None:
                 self._restores.append(restore)
-
-    def _keep(self, bits: Any) -> None:
-        state = bits.state
-        self._restores.append(lambda: setattr(bits, "state", state))
 
     def restore(self) -> None:
         """Set all random numbers back."""

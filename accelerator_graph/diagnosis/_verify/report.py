@@ -28,11 +28,11 @@ class Finding(NamedTuple):
     """None if the array is not wrong."""
     text: str
     """The observation, in words."""
-    elements: int
+    elements: int = 0
     """How many elements are wrong or can't be judged."""
-    of: int
+    of: int = 0
     """How many elements the array has."""
-    largest: float | None
+    largest: float | None = None
     """The largest difference from the eager run, for numbers."""
 
 

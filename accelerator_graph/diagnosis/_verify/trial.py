@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from ..._core import stream_stack
 from ..._core.streams import Stream
@@ -14,7 +13,9 @@ from ...interop.base import Undo
 from .places import Place, differing, read_all, wait
 from .program import Program
 
-_NOTHING: Mapping[int, bytes] = {}
+Contents = list[bytes]
+"""The contents of arrays: before a run those of arguments and state, and after it those of the targets."""
+
 _FILLS = 500
 
 
@@ -24,12 +25,6 @@ class Changing(Exception):
 
 class OutOfTime(Exception):
     """The time limit was over before a run."""
-
-
-class Run(NamedTuple):
-    """What one run has left behind: the results, the arguments and the state, in this order."""
-
-    contents: list[bytes]
 
 
 class Trial:
@@ -48,7 +43,7 @@ class Trial:
         self._end = None if time_limit is None else time.monotonic() + time_limit
         self.eager_runs = self.replays = 0
         self.targets: list[Place] = []
-        """The arrays that the runs are compared by: those of the first eager run."""
+        """The arrays that runs are compared by, of the first eager run: results, arguments, state."""
         self.poisoned: list[int] = []
         """The indices of the outputs that the graph has for itself."""
         self.results = 0
@@ -58,18 +53,22 @@ class Trial:
         self._python, self._random = program.look()
         self._held: list[object] = [program.python]
         """What captures and runs may use although it was put back: code that was compiled, for example."""
-        self.saved: list[bytes] = []
-        """The contents of the arguments and of the state with which every run begins."""
+        self.saved: Contents = []
+        """The contents of the arguments and of the state with which a run begins by default."""
         self.writes = False
         """Whether an eager run has changed an argument or the state."""
         self._now: dict[Place, bytes] = {}
 
     def put_back(self) -> None:
         """Leave arguments, state, references and random numbers as they were before the first run."""
-        self._now.clear()
+        self.forget()
         self._python.put_back()
         self._write(self._first, self._before)
         self._random.restore()
+
+    def forget(self) -> None:
+        """Assume that anybody may have changed the arrays."""
+        self._now.clear()
 
     def _write(self, places: Sequence[Place], contents: Sequence[bytes]) -> None:
         """Set the contents of arrays, where they are not known to be these."""
@@ -80,7 +79,7 @@ class Trial:
         wait(stream)
         self._now.update(zip(places, contents, strict=True))
 
-    def _read(self, results: Sequence[Place], places: Sequence[Place]) -> list[bytes]:
+    def _read(self, results: Sequence[Place], places: Sequence[Place]) -> Contents:
         """Read the contents of results and of other arrays, once all work is done."""
         found = read_all(self.program.stream, [*results, *places], self._now)
         self._now.update(zip(places, found[len(results) :], strict=True))
@@ -104,7 +103,7 @@ class Trial:
             and not any(each.overlaps(place) for place in known)
         ]
         self._held.append(program.look())
-        self._now.clear()
+        self.forget()
         self.saved = self._read([], [*program.inputs, *program.state])
 
     def _warm_up_once(self) -> list[Place]:
@@ -115,22 +114,15 @@ class Trial:
         results = self.program.eager()
         wait(self.program.stream)
         self.eager_runs += 1
-        self._now.clear()
+        self.forget()
         self._write(self._first, self._before)
         return results
 
-    def _restore(
-        self,
-        fed: Sequence[Place],
-        data: Sequence[bytes] | None,
-        start: Mapping[int, bytes],
-        python: bool,
-        random: bool,
-    ) -> None:
+    def _restore(self, fed: Sequence[Place], begin: Contents | None, python: bool, random: bool) -> None:
         self._check_time()
         if python and self.program.python.restore():
-            self._now.clear()
-        self._write([*fed, *self.program.state], self._beginning(data, start))
+            self.forget()
+        self._write([*fed, *self.program.state], self.saved if begin is None else begin)
         if random:
             self.program.random.restore()
 
@@ -138,44 +130,41 @@ class Trial:
         if self._end is not None and time.monotonic() > self._end:
             raise OutOfTime
 
-    def _beginning(self, data: Sequence[bytes] | None, start: Mapping[int, bytes]) -> list[bytes]:
-        """Return what the arguments and the state hold when a run begins."""
-        count = len(self.program.inputs)
-        contents = [*(self.saved[:count] if data is None else data), *self.saved[count:]]
-        for i, other in start.items():
+    def beginning(self, changes: Mapping[int, bytes], begin: Contents | None = None) -> Contents:
+        """Return what a run begins with, but for other contents of some targets."""
+        contents = [*(self.saved if begin is None else begin)]
+        for i, other in changes.items():
             contents[i - self.results] = other
         return contents
 
-    def forget(self, places: Sequence[Place]) -> None:
-        """Take it that somebody has changed arrays."""
-        for place in places:
-            self._now.pop(place, None)
+    def scaled(self, target: int) -> bytes:
+        """Return the saved contents of an argument or of the state, with other numbers."""
+        return self.targets[target].elements.scaled(self.saved[target - self.results], 0.75)
 
     # ---- runs ----------------------------------------------------------------------------------
 
     def eager(
         self,
-        data: Sequence[bytes] | None = None,
+        begin: Contents | None = None,
         *,
-        start: Mapping[int, bytes] = _NOTHING,
         python: bool = True,
         random: bool = True,
         filled: int = 0,
         load: bool = False,
-    ) -> Run:
-        """Run eagerly, with other arguments (`data`), or other contents of some targets at the `start`.
+    ) -> Contents:
+        """Run eagerly, and return what is left; `begin` is what arguments and state hold at the start.
 
         References and random numbers are put back first, unless `python` or `random` is False. New arrays of
         frameworks are `filled` with one of two patterns. The stream `beside` has work meanwhile on request.
         """
         program = self.program
-        self._restore(program.inputs, data, start, python, random)
+        self._restore(program.inputs, begin, python, random)
         try:
             with self._filling(filled):
                 self._load(load)
                 results = program.eager()
         except BaseException:
-            self._now.clear()  # what it has written until then is not known
+            self.forget()  # what it has written until then is not known
             raise
         self.eager_runs += 1
         others = [*program.inputs, *program.state]
@@ -185,11 +174,11 @@ class Trial:
             self._check([*results, *others], "the result differ between two runs")
         except Changing:
             wait(program.stream)
-            self._now.clear()
+            self.forget()
             raise
         contents = self._read(results, others)
-        self.writes = self.writes or contents[len(results) :] != self._beginning(data, start)
-        return Run(contents)
+        self.writes = self.writes or contents[len(results) :] != (self.saved if begin is None else begin)
+        return contents
 
     @contextmanager
     def _filling(self, which: int) -> Iterator[None]:
@@ -228,11 +217,6 @@ class Trial:
         for _ in range(_FILLS):
             self._scratch.fill(self.beside, 0)
 
-    def end_load(self) -> None:
-        """Wait for the work of the stream `beside`."""
-        if self.beside is not None:
-            wait(self.beside)
-
     def capture(self) -> None:
         """Capture the graph, with everything as before a run."""
         self._capture(self.program.capture)
@@ -253,10 +237,10 @@ class Trial:
 
     def _capture(self, capture: Callable[[], None]) -> None:
         program = self.program
-        self._restore(program.inputs, None, _NOTHING, python=True, random=True)
+        self._restore(program.inputs, None, python=True, random=True)
         capture()
         self._held.append(program.look())
-        self._now.clear()
+        self.forget()
         self.eager()  # waits for work that has escaped from the capture
         known = [*program.fed, *program.state]
         self.poisoned = [
@@ -273,16 +257,15 @@ class Trial:
 
     def replay(
         self,
-        data: Sequence[bytes] | None = None,
+        begin: Contents | None = None,
         *,
-        start: Mapping[int, bytes] = _NOTHING,
         pattern: int = 0,
         random: bool = True,
         load: bool = False,
-    ) -> Run:
+    ) -> Contents:
         """Replay the graph, with its own outputs filled with one of two patterns; else as `eager`."""
         program = self.program
-        self._restore(program.fed, data, start, python=True, random=random)
+        self._restore(program.fed, begin, python=True, random=random)
         for i in self.poisoned:
             place = program.outputs[i]
             before = place.pattern(pattern)  # kept until the copy is done
@@ -291,7 +274,7 @@ class Trial:
         self._load(load)
         results = program.replay()
         self.replays += 1
-        return Run(self._read(results, [*program.fed, *program.state]))
+        return self._read(results, [*program.fed, *program.state])
 
     def _check(self, found: list[Place], what: str) -> None:
         alike = len(found) == len(self.targets)

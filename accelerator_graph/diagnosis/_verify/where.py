@@ -12,7 +12,7 @@ from ...errors import AcceleratorGraphError
 from .case import Case, Expectation
 from .places import Place, read_all
 from .report import Finding
-from .trial import Changing, OutOfTime, Run
+from .trial import Changing, OutOfTime
 
 _NO_WORK = ("empty", "event_record", "wait_event")
 _MOST_PAIRS = 100_000
@@ -151,23 +151,22 @@ def _keeper(case: Case, name: str, copies: list[Place]) -> Any:
 def _first_wrong(case: Case, copies: list[Place]) -> str:
     """Return the name of the first module whose output differs in a replay."""
     trial, stream = case.trial, case.program.stream
-    data, start = case.failed[0], case.failed[1] or {}
-    follows = case.follows_python
+    begin, follows = case.failed, case.follows_python
     if follows:
-        trial.eager(data, start=start)
+        trial.eager(begin)
     runs = []
     for filled in (0,) if follows else (0, 1):
         copies.clear()
-        trial.eager(data, start=start, filled=filled, python=not follows)
+        trial.eager(begin, filled=filled, python=not follows)
         places = list(copies)
-        runs.append(Run(read_all(stream, places)))
+        runs.append(read_all(stream, places))
     copies.clear()
     with trial.captured_anew():
         captured = copies[: len(places)]  # an eager run has followed
-        trial.replay(data, start=start)
-        replayed = Run(read_all(stream, captured))
-    if len(captured) != len(places) or not all(map(Place.like, captured, places)):
+        trial.replay(begin)
+        replayed = read_all(stream, captured)
+    as_many = all(len(run) == len(captured) for run in runs)
+    if not as_many or not all(map(Place.like, captured, places)):
         return ""
-    expected = Expectation(places, runs, case.tolerance)
-    wrong = [each.target for each in expected.mismatches(replayed, {}) if each.kind == "wrong"]
-    return places[min(wrong)].name if wrong else ""
+    found = Expectation(places, runs, case.tolerance).mismatches(replayed, {})
+    return next((places[each.target].name for each in found if not each.rounding), "")

@@ -17,7 +17,7 @@ with showing_values(__name__, f"{__name__.rpartition('.')[0]}._case"):
     from .replay import ReplayRules
     from .state import StateRules
     from .streams import DeviceRules, HandleRules, StreamRules
-    from .threads import InterruptRules, ThreadRules
+    from .threads import InterruptRules, NestedCallRules, ThreadRules
     from .timing import GraphEventRules, TimingRules
     from .updates import NodeChangeRules, UpdateRules
     from .work import WorkFailureRules, WorkRules
@@ -43,6 +43,7 @@ class AllRules(
     WorkFailureRules,
     ForeignRules,
     InterruptRules,
+    NestedCallRules,
     IsolationRules,
     ThreadRules,
     LifetimeRules,

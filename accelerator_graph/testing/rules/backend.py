@@ -193,7 +193,9 @@ sys.path[:] = path
 found = importlib.import_module(module)
 for each in names.split("."):
     found = getattr(found, each)
+before = set(sys._current_frames())
 assert found.probe().usable, found.probe().reason
+assert set(sys._current_frames()) <= before, "`probe` has started a thread, which no forked child has"
 
 import accelerator_graph as ag
 

@@ -267,7 +267,6 @@ class BeginRules(Case):
             with ag.graph(graph) as entered:
                 assert entered is graph
                 side = ag.current_stream()
-                assert side is not None
                 assert side is not stream
                 assert (side.backend, side.device) == (stream.backend, stream.device)
                 assert self.status(side) is CaptureStatus.ACTIVE
@@ -357,7 +356,6 @@ class BeginRules(Case):
 
     def _enqueue_on_current(self, cell: object) -> None:
         stream = ag.current_stream()
-        assert stream is not None
         self.enqueue(stream, cell)
 
     def test_default_mode_works(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
@@ -166,6 +167,30 @@ class WaitingRules(Case):
         waiting = [name for name, call in calls.items() if not busy(call)]
         assert waiting == [], "the work was always done when these calls returned"
 
+    def test_destroying_waits_for_nothing(self) -> None:
+        """``destroy_graph`` and ``destroy_executable`` return while runs are in progress."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+
+        def run(destroy: bool) -> None:
+            graph = self.recorded(stream, cell, slow=True)
+            executable = backend.instantiate(graph)
+            made.append((graph, executable))
+            for _ in range(PIECES):
+                backend.replay(executable, stream.native)
+            if destroy:
+                backend.destroy_graph(graph)
+                backend.destroy_executable(executable)
+
+        made: list[tuple[Any, Any]] = []
+        self.skip_unless(
+            self.seen_in_progress(partial(run, False), stream, cell), "does work while it is enqueued"
+        )
+        for graph, executable in made:
+            backend.destroy_graph(graph)
+            backend.destroy_executable(executable)
+        in_progress = self.seen_in_progress(partial(run, True), stream, cell)
+        assert in_progress, "the work was always done when these calls returned"
+
     def test_synchronize_holds_up_no_other_thread(self) -> None:
         """While one thread waits in `synchronize`, calls of another thread return, for any stream."""
         self._others_go_on(lambda stream: stream.synchronize())
@@ -180,6 +205,7 @@ class WaitingRules(Case):
         calls: list[Callable[[], object]] = [
             partial(self.status, stream),
             partial(self.enqueue, other, elsewhere),
+            self.captured(other, self.cell()).bind(other),
         ]
         if self.has(Capability.EVENTS):
             calls += [stream.query, stream.record]

@@ -194,6 +194,31 @@ class NodeRules(Case):
         assert self._dependencies(stream, record) == [0, 1, 2, 3], BEFORE
 
     @needs(Capability.ENQUEUE)
+    def test_kinds_tell_fills_and_copies_from_other_work(self) -> None:
+        """A fill is not a "memcpy", a copy not a "memset", and both are not of the kind of other work."""
+        stream, cell, source, target = self.stream(), self.cell(), self.used.buffer(8), self.used.buffer(8)
+        kinds = [
+            {node.kind for node in self._listed(stream, record)[0]}
+            for record in (
+                partial(stream.fill, source, 1),
+                partial(stream.copy, target, source),
+                partial(self.enqueue, stream, cell),
+            )
+        ]
+        fill, copy, _ = kinds
+        assert "memcpy" not in fill
+        assert "memset" not in copy
+        assert len(set.union(*kinds)) > 1, f"everything is a {fill.pop()!r}"
+
+    def test_nodes_have_the_names_of_their_kernels(self) -> None:
+        """A node has the name of what it runs: that of a piece of work has `Work.kernel_name` in it."""
+        stream, cell, name = self.stream(), self.cell(), self.used.kernel_name
+        self.skip_unless(name, "has a Work without `kernel_name`")
+        nodes, _ = self._listed(stream, lambda: self.enqueue(stream, cell))
+        names = [node.name for node in nodes]
+        assert any(name in each for each in names), f"{name!r} is not in {names}"
+
+    @needs(Capability.ENQUEUE)
     def test_dependencies_point_to_later_work(self) -> None:
         """The source of a dependency is the earlier work, and its target the later one."""
         stream, source, target = self.stream(), self.used.buffer(8), self.used.buffer(8)

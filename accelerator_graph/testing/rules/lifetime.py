@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from typing import Any
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
@@ -199,7 +200,7 @@ class _Owner:
         return (0, self.stream.handle)
 
 
-FIRST, ROUNDS = 3, 20
+FIRST, ROUNDS, MOST_OBJECTS = 3, 20, 30
 """How often something is done before the objects are counted, and between that and the second count."""
 
 
@@ -277,7 +278,127 @@ class LeakRules(Case):
 
         self._leaves_nothing(once)
 
-    def _leaves_nothing(self, once: Callable[[], None]) -> None:
+    @needs(Capability.TIMING)
+    def test_timed_events_leave_nothing_alive(self) -> None:
+        """Timed events that are read and dropped leave no object of the runtime."""
+        stream, cell = self.stream(), self.cell()
+
+        def once() -> None:
+            start = stream.record(timing=True)
+            self.enqueue(stream, cell)
+            end = stream.record(timing=True)
+            end.synchronize()
+            start.elapsed_time(end)
+
+        self._leaves_nothing(once)
+
+    @needs(Capability.GRAPH_EVENTS)
+    def test_timed_executables_leave_nothing_alive(self) -> None:
+        """Executables with timed events leave no object of the runtime once both are destroyed."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        graph = self.recorded(stream, cell)
+
+        def once() -> None:
+            self._timed(graph, stream)
+
+        self._leaves_nothing(once)
+        backend.destroy_graph(graph)
+
+    def test_updates_leave_nothing_alive(self) -> None:
+        """A graph that is updated again and again leaves no object of the runtime."""
+        stream, cell = self.stream(), self.cell()
+        graph, *others = (self.captured(stream, cell, keep_graph=True) for _ in range(3))
+
+        def once() -> None:
+            for other in others:
+                graph.update(other)
+                graph.replay()
+
+        self._leaves_nothing(once)
+
+    def test_refused_calls_leave_nothing_alive(self) -> None:
+        """Whichever object the runtime refuses, a call leaves no object behind when it raises."""
+        self.skip_unless(self.used.exhausted(0), "has a Work without `exhausted`")
+        for name, call in self._calls().items():
+            for after in range(MOST_OBJECTS):
+                if not self._leaves_nothing_when_refused(name, call, after):
+                    break
+            else:
+                raise AssertionError(f"{name}: refused after {MOST_OBJECTS} objects; does `exhausted` count?")
+
+    def _calls(self) -> dict[str, Callable[[], object]]:
+        """Return calls that make objects, and destroy all that they have made."""
+        backend, stream, fork, cell = self.backend, self.stream(), self.stream(), self.cell()
+        with self.graph(stream, keep_graph=True) as whole:
+            self.enqueue(stream, cell)
+            if self.has(Capability.EVENTS):
+                fork.wait(stream)
+                self.enqueue(fork, cell)
+                stream.wait(fork)
+        whole.instantiate()
+        other = self.captured(stream, cell, keep_graph=True)
+
+        def instantiate() -> None:
+            clone = whole.clone()
+            try:
+                clone.instantiate()
+            finally:
+                clone.reset()
+
+        def replay() -> None:
+            whole.replay(stream)
+            stream.synchronize()
+
+        def update() -> None:
+            for each in (other, whole):
+                graph.update(each)
+
+        graph, recorded = whole.clone(), self.recorded(stream, cell)
+        graph.instantiate()
+        calls: dict[str, Callable[[], object]] = {
+            "create_stream": lambda: backend.destroy_stream(backend.create_stream(0)),
+            "a capture": lambda: self.captured(stream, cell).reset(),
+            "instantiate": instantiate,
+            "replay": replay,
+            "update": update,
+        }
+        if self.has(Capability.EVENTS):
+            calls["record_event"] = lambda: backend.destroy_event(backend.record_event(stream.native))
+        if self.has(Capability.TIMING):
+            calls["a timed event"] = lambda: backend.destroy_event(
+                backend.record_event(stream.native, timed=True)
+            )
+        if self.has(Capability.GRAPH_EVENTS):
+            calls["instantiate_timed"] = lambda: self._timed(recorded)
+        return calls
+
+    def _timed(self, graph: Any, stream: ag.Stream | None = None) -> None:
+        """Make an executable with events, run it if there is a stream, and destroy it."""
+        executable, events = self.backend.instantiate_timed(graph, [0], [0])
+        if stream is not None:
+            self.backend.replay(executable, stream.native)
+            stream.synchronize()
+        self.backend.destroy_executable(executable)
+        for event in events:
+            self.backend.destroy_event(event)
+
+    def _leaves_nothing_when_refused(self, name: str, call: Callable[[], object], after: int) -> bool:
+        """Check that a call leaves nothing if the runtime makes only so many objects; return if it raises."""
+        refused = list[str]()
+
+        def once() -> None:
+            with self.used.exhausted(after) or nullcontext():
+                error = self.refusal(call)
+            if error is not None:  # itself, it would keep what its cause refers to
+                refused.append(error.reason)
+
+        if self.used.live_objects() is None:
+            once()
+        else:
+            self._leaves_nothing(once, f"{name} with {after} objects")
+        return bool(refused)
+
+    def _leaves_nothing(self, once: Callable[[], None], what: str = "") -> None:
         """Do something several times; check that each kind of object grows by less than one each time."""
         self.skip_unless(self.used.live_objects() is not None, "has a Work without live_objects")
         with self.used.counting():
@@ -285,7 +406,7 @@ class LeakRules(Case):
             after = self._alive(once, ROUNDS)
         leaked = {kind: count - before.get(kind, 0) for kind, count in after.items()}
         leaked = {kind: count for kind, count in leaked.items() if count >= ROUNDS}
-        assert not leaked, f"after {ROUNDS} rounds, so many more are alive: {leaked}"
+        assert not leaked, f"{what and f'{what}: '}after {ROUNDS} rounds, so many more are alive: {leaked}"
 
     def _alive(self, once: Callable[[], None], times: int) -> dict[str, int]:
         """Do something several times; return what is alive then."""

@@ -42,18 +42,18 @@ class MemoryRules(Case):
         stream.fill(buffer, 255)
         stream.fill(buffer, 7, 4)
         stream.fill(buffer, 9, 0)
-        assert self._bytes(buffer) == b"\x07" * 4 + b"\xff" * 12
+        assert self.bytes_of(buffer) == b"\x07" * 4 + b"\xff" * 12
 
     def test_copy_copies_bytes(self) -> None:
         """`copy` copies all of the source, or the first `nbytes`, into memory that may be larger."""
         stream, source, target = self.stream(), self.used.buffer(8), self.used.buffer(16)
         stream.fill(source, 3)
         stream.copy(target, source)
-        assert self._bytes(target) == b"\x03" * 8 + b"\x00" * 8
+        assert self.bytes_of(target) == b"\x03" * 8 + b"\x00" * 8
         stream.fill(source, 4)
         stream.copy(target, source, 2)
         stream.copy(target, source, 0)
-        assert self._bytes(target) == b"\x04" * 2 + b"\x03" * 6 + b"\x00" * 8
+        assert self.bytes_of(target) == b"\x04" * 2 + b"\x03" * 6 + b"\x00" * 8
 
     def test_fill_and_copy_are_recorded(self) -> None:
         """During a capture `fill` and `copy` are recorded; each replay runs them in order."""
@@ -63,13 +63,13 @@ class MemoryRules(Case):
             stream.fill(first, 1)
             stream.copy(second, first)
             stream.fill(first, 2, 4)
-        assert (self._bytes(first), self._bytes(second)) == (bytes(8), bytes(8))
+        assert (self.bytes_of(first), self.bytes_of(second)) == (bytes(8), bytes(8))
         for _ in range(2):
             stream.fill(first, 9)
             stream.fill(second, 9)
             graph.replay()
-            assert self._bytes(first) == b"\x02" * 4 + b"\x01" * 4
-            assert self._bytes(second) == b"\x01" * 8
+            assert self.bytes_of(first) == b"\x02" * 4 + b"\x01" * 4
+            assert self.bytes_of(second) == b"\x01" * 8
         if self.has(Capability.NODES):
             assert graph.num_nodes >= 3
 
@@ -91,7 +91,7 @@ class MemoryRules(Case):
             expected[:edge] = bytes([value]) * edge
         expected[:8193] = b"\x4d" * 8193
         self._leaves(enqueue, stream, target, bytes(expected))
-        assert self._bytes(source) == b"\x4d" * LARGE
+        assert self.bytes_of(source) == b"\x4d" * LARGE
 
     def test_fill_and_copy_of_a_part_of_memory(self) -> None:
         """Memory that begins inside other memory is filled and copied from there on, and no other."""
@@ -107,13 +107,13 @@ class MemoryRules(Case):
 
         expected = b"\x02" * 2 * START + b"\x03" * 100 + b"\x01" * 100 + b"\x02" * (START - 200)
         self._leaves(enqueue, stream, target, expected)
-        assert self._bytes(source) == b"\x01" * START + b"\x03" * 100 + b"\x01" * (2 * START - 100)
+        assert self.bytes_of(source) == b"\x01" * START + b"\x03" * 100 + b"\x01" * (2 * START - 100)
 
     def test_wrong_memory_is_refused_before_anything_is_enqueued(self) -> None:
         """Values out of range, too many bytes and wrong types are immediate ValueErrors and TypeErrors."""
         stream, small, large = self.stream(), self.used.buffer(8), self.used.buffer(16)
         self._refuses_wrong_memory(stream, small, large)
-        assert (self._bytes(small), self._bytes(large)) == (bytes(8), bytes(16))
+        assert (self.bytes_of(small), self.bytes_of(large)) == (bytes(8), bytes(16))
         self.works(stream, self.graph(stream))
 
     def test_wrong_memory_does_not_hurt_a_capture(self) -> None:
@@ -121,7 +121,7 @@ class MemoryRules(Case):
         stream, small, large = self.stream(), self.used.buffer(8), self.used.buffer(16)
         with self.undisturbed_capture(stream) as graph:
             self._refuses_wrong_memory(stream, small, large)
-        assert (self._bytes(small), self._bytes(large)) == (bytes(8), bytes(16))
+        assert (self.bytes_of(small), self.bytes_of(large)) == (bytes(8), bytes(16))
         if self.has(Capability.NODES) and self.used.nodes_per_piece:
             assert graph.num_nodes == 2 * self.used.nodes_per_piece
 
@@ -174,13 +174,13 @@ class MemoryRules(Case):
     def _leaves(self, enqueue: Callable[[], None], stream: ag.Stream, target: Any, expected: bytes) -> None:
         """Check what work leaves in memory, enqueued at once and as a graph."""
         enqueue()
-        found = [self._bytes(target)]
+        found = [self.bytes_of(target)]
         with self.graph(stream) as graph:
             enqueue()
         for _ in range(2):
             stream.fill(target, 99)
             graph.replay()
-            found.append(self._bytes(target))
+            found.append(self.bytes_of(target))
         for how, each in zip(("enqueued", "replayed", "replayed again"), found, strict=True):
             pairs = enumerate(zip(each, expected, strict=True))
             wrong = next((at for at, (byte, right) in pairs if byte != right), -1)
@@ -212,15 +212,11 @@ class MemoryRules(Case):
             graph.replay()
             stream.copy(kept, target)
             found([Change(1, 0, word(address))])
-            before, expected = self._bytes(kept), bytes([addresses.index(address) + 1]) * 8
+            before, expected = self.bytes_of(kept), bytes([addresses.index(address) + 1]) * 8
             assert before != expected, "a run that was enqueued before has read from the new address"
             graph.replay()
-            assert self._bytes(target) == expected
-            assert self._bytes(other) == b"\x01" * 8
-
-    def _bytes(self, buffer: Any) -> bytes:
-        self.synchronize()
-        return self.used.read_bytes(buffer)
+            assert self.bytes_of(target) == expected
+            assert self.bytes_of(other) == b"\x01" * 8
 
     def _refuses_wrong_memory(self, stream: ag.Stream, small: Any, large: Any) -> None:
         either = (TypeError, ValueError)

@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from unittest import SkipTest
 
@@ -91,7 +92,7 @@ class StreamRules(Case):
     def test_entering_nests_and_restores(self) -> None:
         """``with stream`` makes it the current one, nested and repeated, then restores the former one."""
         first, second = self.stream(), self.stream()
-        before = ag.current_stream()
+        before = ag.current_stream(required=False)
         with first as entered:
             assert entered is first
             assert ag.current_stream() is first
@@ -102,7 +103,7 @@ class StreamRules(Case):
             with raises(KeyError), second:
                 raise KeyError
             assert ag.current_stream() is first
-        assert is_same(ag.current_stream(), before)
+        assert is_same(ag.current_stream(required=False), before)
 
     def test_entering_waits_for_the_current_stream(self) -> None:
         """Work on a stream that is entered runs after the work on the former current stream."""
@@ -312,6 +313,29 @@ class DeviceRules(Case):
             other.synchronize()
             assert there.read(elsewhere) == 7, f"the stream of device {device} is unusable"
 
+    @needs(Capability.ENQUEUE)
+    @only_if(lambda backend: backend.device_count() > 1, "has one device here")
+    def test_memory_of_another_device_is_used_or_refused_in_the_call(self) -> None:
+        """A fill or a copy of another device's memory raises ValueError at once, or is done when it runs."""
+        for device, there in self._others():
+            stream, near, far = self.stream(), self.used.buffer(64), there.buffer(64)
+            calls: list[tuple[Callable[[], None], Callable[[], bytes]]] = [
+                (partial(stream.fill, far, 1), partial(there.read_bytes, far)),
+                (partial(stream.copy, near, far), partial(self.used.read_bytes, near)),
+                (partial(stream.copy, far, near), partial(there.read_bytes, far)),
+            ]
+            for number, (call, read) in enumerate(calls):
+                stream.fill(near, 9)
+                expected = (1, there.read_bytes(far)[0], 9)[number]
+                try:
+                    with self.undisturbed_capture(stream) as graph:
+                        call()
+                except ValueError:
+                    continue
+                graph.replay()
+                self.synchronize()
+                assert set(read()) == {expected}, f"memory of device {device} was accepted and not used"
+
     def _others(self) -> Iterator[tuple[int, Work]]:
         """Yield the other devices, and the work for each."""
         for device in range(1, self.backend.device_count()):
@@ -405,6 +429,43 @@ class HandleRules(Case):
             assert graph.backend == self.backend.name
             graph.replay()
         assert self.read(cell) == applied(2)
+
+    def test_stream_that_the_runtime_made_is_a_stream_like_others(self) -> None:
+        """A stream that the runtime made has its device, is captured, replays, and stays its owner's."""
+        backend = self.backend
+        for device, used in ((0, self.used), *self._others_if_any()):
+            made = used.own_stream()
+            self.skip_unless(made, "has a Work without `own_stream`")
+            with made or nullcontext() as theirs:
+                found = [backend.as_stream(theirs) for _ in range(2)]
+                assert None not in found, f"as_stream does not recognise {theirs!r}"
+                assert [backend.device_of(each) for each in found] == [device] * 2
+                stream, cell = self.stream(device), used.new()
+                for expected in (1, 2):
+                    with self.graph(theirs, backend=backend.name) as graph:
+                        assert graph.stream is not None
+                        for each in (*found, backend.as_stream(theirs)):
+                            assert backend.capture_status(each) is CaptureStatus.ACTIVE
+                        used.enqueue(graph.stream, cell, 1, 1)
+                    for each in found:
+                        assert backend.capture_status(each) is CaptureStatus.NONE
+                    graph.replay()
+                    backend.synchronize(found[0])
+                    assert used.read(cell) == 2 * expected - 1
+                    graph.replay(stream)
+                    stream.synchronize()
+                    assert used.read(cell) == 2 * expected
+                    del graph
+                    self.collect()
+                again = self.graph(theirs, backend=backend.name)
+                assert again.stream is not None
+                used.enqueue(again.stream, cell, 1, 1)
+                backend.synchronize(found[1])
+                assert used.read(cell) == 5
+
+    def _others_if_any(self) -> list[tuple[int, Work]]:
+        there = ((device, self.used.on(device)) for device in range(1, self.backend.device_count()))
+        return [(device, used) for device, used in there if used is not None]
 
     def test_cuda_stream_protocol_exists_where_it_is_true(self) -> None:
         """``__cuda_stream__()`` returns ``(0, handle)`` if the backend is `cuda_like`, else there is none."""

@@ -215,6 +215,32 @@ class GraphEventRules(Case):
         assert all(begin[node] <= end[node] for node in everywhere)
         assert all(end[edge.source] <= begin[edge.target] for edge in edges)
 
+    @needs(Capability.GRAPH_EVENTS)
+    def test_graph_stays_as_it_is_when_a_timed_copy_is_made(self) -> None:
+        """`instantiate_timed` leaves the graph as it is: its nodes, and what executables of it do."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        token = self.begin(stream)
+        self.enqueue(stream, cell, times=3)
+        graph = backend.capture_end(token)
+        before = backend.nodes(graph)
+        executable, events = backend.instantiate_timed(graph, [0, 1], [1, 2])
+        assert backend.nodes(graph) == before
+        backend.replay(executable, stream.native)
+        stream.synchronize()
+        start, end = events[0], events[-1]
+        found = backend.elapsed_time(start, end)
+        plain = backend.instantiate(graph)
+        for _ in range(3):
+            backend.replay(plain, stream.native)
+            assert self.read(cell) != 0
+            assert backend.elapsed_time(start, end) == found, "runs of the graph itself record the events"
+        assert self.read(cell) == applied(12)
+        for each in (plain, executable):
+            backend.destroy_executable(each)
+        for event in events:
+            backend.destroy_event(event)
+        backend.destroy_graph(graph)
+
     @needs(Capability.NODE_TIMES)
     def test_node_times_are_of_every_run(self) -> None:
         """`time_nodes` does the work as often as it is asked to and tells of each run, or is refused."""

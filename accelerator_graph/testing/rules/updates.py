@@ -34,20 +34,83 @@ class UpdateRules(Case):
         assert self.read(cell) == 51
 
     def test_updated_graph_gets_work_of_another_shape(self) -> None:
-        """`update` with a graph of more or fewer nodes makes a new executable of it, and says why."""
+        """`update` with a graph of more or fewer nodes does its work, in place or by a new executable."""
         stream, cell = self.stream(), self.cell()
         graph = self._of(stream, cell, 1)
         bound = graph.bind()
         for pieces in (3, 1, 2):
             other = self._of(stream, cell, *[10] * pieces)
-            done = graph.update(other)
-            assert not done.in_place
-            self._checked(done)
+            self._checked(graph.update(other))
             before = self.read(cell)
             bound()
             assert self.read(cell) == before + 10 * pieces
             if self.has(Capability.NODES):
                 assert graph.num_nodes == other.num_nodes
+
+    @needs(Capability.ENQUEUE)
+    def test_updated_fills_and_copies_are_those_of_the_other(self) -> None:
+        """After `update`, fills and copies use the memory and the values of the other graph, and no other."""
+        stream = self.stream()
+        memory = [[self.used.buffer(64) for _ in range(3)] for _ in range(2)]
+        graphs = []
+        for value, (filled, source, copied) in enumerate(memory, 1):
+            stream.fill(source, 10 * value)
+            with self.graph(stream, keep_graph=True) as graph:
+                stream.fill(filled, value)
+                stream.copy(copied, source)
+            graphs.append(graph)
+        graph, *others = graphs[0].clone(), *graphs
+        self.adopt([graph])
+        for number in (1, 0, 1):
+            for filled, _, copied in memory:
+                stream.fill(filled, 0)
+                stream.fill(copied, 0)
+            self._checked(graph.update(others[number]))
+            graph.replay(stream)
+            found = [self.bytes_of(each)[-1] for filled, _, copied in memory for each in (filled, copied)]
+            assert found == ([1, 10, 0, 0], [0, 0, 2, 20])[number]
+
+    @needs(Capability.EVENTS)
+    def test_updated_graph_has_the_dependencies_of_the_other(self) -> None:
+        """After `update`, forked work waits for what it waits for in the other graph."""
+        stream, fork, cells = self.stream(), self.stream(), [self.cell() for _ in range(3)]
+
+        def forked(first: Any, second: Any, *, late: bool) -> ag.Graph:
+            with self.graph(stream, keep_graph=True) as graph:
+                if not late:
+                    fork.wait(stream)
+                self.enqueue_slow(stream, first, 1, 1)
+                if late:
+                    fork.wait(stream)
+                self.enqueue_slow(fork, second, 1, 1)
+                stream.wait(fork)
+            return graph
+
+        graph = forked(cells[0], cells[1], late=False)
+        graph.instantiate()
+        self._checked(graph.update(forked(cells[2], cells[2], late=True)))
+        assert self.replayed(graph, cells[2], times=PIECES) == 2 * PIECES, "the fork did not wait"
+
+    @needs(Capability.EVENTS)
+    def test_updated_graph_has_the_forks_of_the_other(self) -> None:
+        """`update` with a graph of more or fewer forks gives the work of them all."""
+        stream, cells = self.stream(), [self.cell() for _ in range(4)]
+        forks = [self.stream() for _ in cells[1:]]
+        graph = self._of(stream, cells[0], 1)
+        graph.instantiate()
+        expected = [0] * len(cells)
+        for count in (2, 0, 3, 1):
+            with self.graph(stream, keep_graph=True) as other:
+                for fork in forks[:count]:
+                    fork.wait(stream)
+                for each, cell in zip((stream, *forks), cells[: count + 1], strict=False):
+                    self.enqueue(each, cell, 1, 1)
+                for fork in forks[:count]:
+                    stream.wait(fork)
+            self._checked(graph.update(other))
+            graph.replay()
+            expected = [value + (number <= count) for number, value in enumerate(expected)]
+            assert [self.read(cell) for cell in cells] == expected, f"with {count} forks"
 
     def test_updates_of_and_with_empty_graphs(self) -> None:
         """A graph gets no work, no work once more, and work again."""
@@ -150,24 +213,25 @@ class UpdateRules(Case):
     def test_backend_update_changes_all_or_nothing(self) -> None:
         """`update` of a backend returns None if later runs do the new work, else what did not fit."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        former, graph, longer = (self._of(stream, cell, *bs) for bs in ((1,), (10,), (100, 100)))
-        made = [each._runner and each._runner.captured for each in (former, graph, longer)]
+        graphs = [self._of(stream, cell, *bs) for bs in ((1,), (100, 100), (10,))]
+        made = [each._runner and each._runner.captured for each in graphs]
         values: list[Any] = [each and each.value for each in made]
-        for new, adds in ((2, 200), (1, 10)):
-            executable, before = backend.instantiate(values[0]), self.read(cell)
-            misfit = backend.update(executable, values[0], values[new])
-            if misfit is not None:
-                self._is_a_misfit(misfit, made[new])
+        executable, former, added, total = backend.instantiate(values[0]), values[0], 1, 0
+        for value, new in ((values[1], 200), (values[2], 10)):
+            misfit = backend.update(executable, former, value)
+            if misfit is None:
+                former, added = value, new
+            else:
+                assert isinstance(misfit, Misfit)
+                assert misfit.reason
+                assert not misfit.reason.endswith("."), "the reason of a misfit is a clause"
+                count = len(backend.nodes(value)[0]) if self.has(Capability.NODES) else None
+                if misfit.node is not None and count is not None:
+                    assert 0 <= misfit.node < count, "a misfit has the number of a node of the new graph"
             backend.replay(executable, stream.native)
-            assert self.read(cell) == before + (adds if misfit is None else 1)
-            backend.destroy_executable(executable)
-
-    def _is_a_misfit(self, misfit: Any, graph: Any) -> None:
-        assert isinstance(misfit, Misfit)
-        assert misfit.reason
-        assert not misfit.reason.endswith("."), "the reason of a misfit is a clause"
-        if misfit.node is not None and graph.count is not None:
-            assert 0 <= misfit.node < graph.count, "a misfit has the number of a node of the new graph"
+            total += added
+            assert self.read(cell) == total
+        backend.destroy_executable(executable)
 
     def test_recapture_replaces_the_work(self) -> None:
         """After a ``with graph.recapture()`` block the graph does what the block has recorded."""
@@ -223,10 +287,9 @@ class UpdateRules(Case):
         graph = self.graph(keep_graph=True)
         with stream:
             with ag.graph(graph):
-                self.enqueue(ag.current_stream() or stream, cell, 1, 1)
+                self.enqueue(ag.current_stream(), cell, 1, 1)
             with graph.recapture():
                 captured = ag.current_stream()
-                assert captured is not None
                 assert captured != stream
                 self.enqueue(captured, cell, 1, 10)
         graph.replay()
@@ -309,10 +372,14 @@ class NodeChangeRules(Case):
         graph, filled, copied, other = self._changeable("value", "target", "source")
         graph.set_nodes({0: {"value": 7, "target": other}, 1: {"source": other, "target": filled}})
         graph.replay()
-        assert [self._held(each) for each in (filled, copied, other)] == [b"\x07" * 8, bytes(8), b"\x07" * 8]
+        assert [self.bytes_of(each) for each in (filled, copied, other)] == [
+            b"\x07" * 8,
+            bytes(8),
+            b"\x07" * 8,
+        ]
         graph.instantiate()
         graph.replay()
-        assert [self._held(each) for each in (filled, copied)] == [b"\x01" * 8] * 2
+        assert [self.bytes_of(each) for each in (filled, copied)] == [b"\x01" * 8] * 2
 
     @needs(Capability.SET_NODE, Capability.ENQUEUE, Capability.NODES)
     def test_disabled_nodes_are_left_out(self) -> None:
@@ -323,19 +390,19 @@ class NodeChangeRules(Case):
             graph.set_node(0, enabled=False)
         graph.set_node(0, value=6)
         graph.replay()
-        assert [self._held(each) for each in (filled, copied)] == [bytes(8) if fill else b"\x06" * 8] * 2
+        assert [self.bytes_of(each) for each in (filled, copied)] == [bytes(8) if fill else b"\x06" * 8] * 2
         if fill:
             graph.set_node(0, enabled=True)
             graph.replay()
-            assert [self._held(each) for each in (filled, copied)] == [b"\x06" * 8] * 2
+            assert [self.bytes_of(each) for each in (filled, copied)] == [b"\x06" * 8] * 2
         if copy:
             graph.set_node(1, enabled=False)
             graph.set_node(0, value=5)
             graph.replay()
-            assert [self._held(each) for each in (filled, copied)] == [b"\x05" * 8, b"\x06" * 8]
+            assert [self.bytes_of(each) for each in (filled, copied)] == [b"\x05" * 8, b"\x06" * 8]
             graph.set_node(1, enabled=True)
             graph.replay()
-            assert [self._held(each) for each in (filled, copied)] == [b"\x05" * 8] * 2
+            assert [self.bytes_of(each) for each in (filled, copied)] == [b"\x05" * 8] * 2
 
     @needs(Capability.SET_NODE, Capability.ENQUEUE, Capability.NODES)
     def test_two_executables_are_changed_apart(self) -> None:
@@ -348,9 +415,9 @@ class NodeChangeRules(Case):
         try:
             graph.set_node(0, value=9)
             self.backend.replay(second, graph.stream.native if graph.stream else None)
-            assert self._held(filled) == b"\x01" * 8
+            assert self.bytes_of(filled) == b"\x01" * 8
             graph.replay()
-            assert self._held(filled) == b"\x09" * 8
+            assert self.bytes_of(filled) == b"\x09" * 8
         finally:
             self.backend.destroy_executable(second)
 
@@ -376,10 +443,10 @@ class NodeChangeRules(Case):
         prototype = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * len(found.arguments))
         assert prototype(found.address)(*found.arguments) == 0
         graph.replay()
-        assert self._held(copied) == b"\x07" * 8
+        assert self.bytes_of(copied) == b"\x07" * 8
         setter([Change(1, 0, word(memory_of(filled, 8, writable=False, device=True).address))])
         graph.replay()
-        assert self._held(copied) == b"\x01" * 8
+        assert self.bytes_of(copied) == b"\x01" * 8
 
     def _filled_and_copied(self) -> tuple[ag.Graph, Any, Any, Any]:
         """Return a graph that fills memory and copies it, both memories, and a third one; all are zero."""
@@ -402,7 +469,3 @@ class NodeChangeRules(Case):
                 f"backend {self.backend.name!r} does not change the {' and '.join(names)} of nodes"
             )
         return found
-
-    def _held(self, buffer: Any) -> bytes:
-        self.synchronize()
-        return self.used.read_bytes(buffer)

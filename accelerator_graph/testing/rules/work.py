@@ -162,6 +162,33 @@ class WorkFailureRules(Case):
         with stream:
             self.works(stream, graph)
 
+    @needs(Capability.EVENTS)
+    def test_error_of_forked_work_in_a_replay_is_raised_where_the_stream_is_waited_for(self) -> None:
+        """If forked work fails in a replay, the `synchronize` of the replay's stream raises that, once."""
+        stream, other, fork, cell = self.stream(), self.stream(), self.stream(), self.cell()
+        with self.graph(stream) as graph:
+            self.enqueue(stream, cell)
+            fork.wait(stream)
+            self._fail(fork)
+            stream.wait(fork)
+        for used in (stream, other, stream):
+            graph.replay(used)
+            expect(ag.DriverError, used.synchronize)
+            for each in (used, fork):
+                self.works(each, self.graph(each))
+
+    @needs(Capability.TIMING)
+    def test_waiting_for_an_event_loses_no_error(self) -> None:
+        """An error of work before an event is raised by who asks about the event, or else by the stream."""
+        stream = self.stream()
+        for timing in (False, True):
+            for ask in (ag.Event.synchronize, self._poll):
+                self._fail(stream)
+                event = stream.record(timing=timing)
+                if self.refusal(partial(ask, event)) is None:
+                    expect(ag.DriverError, stream.synchronize)
+                self.works(stream, self.graph(stream))
+
     def test_calls_that_the_runtime_refuses_have_no_effect(self) -> None:
         """If the runtime has nothing left, each call works, or raises `DriverError` and does nothing."""
         stream, new, cells = self.stream(), self.stream(), [self.cell() for _ in range(3)]
@@ -174,7 +201,7 @@ class WorkFailureRules(Case):
             "capture": lambda: captured.append(self.captured(stream, cells[2])),
             "record": new.record if self.has(Capability.EVENTS) else new.synchronize,
         }
-        exhausted = self.used.exhausted()
+        exhausted = self.used.exhausted(0)
         self.skip_unless(exhausted, "has a Work without `exhausted`")
         assert exhausted is not None
         with exhausted:
@@ -192,7 +219,7 @@ class WorkFailureRules(Case):
     def _fail(self, stream: ag.Stream) -> None:
         self.skip_unless(self.used.fail(stream), "has a Work without `fail`")
 
-    def _poll(self, stream: ag.Stream) -> None:
+    def _poll(self, asked: ag.Stream | ag.Event) -> None:
         end = time.monotonic() + self.time_limit / 4
-        while not stream.query() and time.monotonic() < end:
+        while not asked.query() and time.monotonic() < end:
             time.sleep(0.001)

@@ -78,6 +78,16 @@ class CudaWork(DeviceWork):
         """Return what was made since the counting began and was not destroyed."""
         return self._counts.alive
 
+    @contextmanager
+    def own_stream(self) -> Iterator[Any]:
+        """Make a stream, and have its handle."""
+        with self.device.current():
+            stream = call(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        try:
+            yield int(stream)
+        finally:
+            call(driver.cuStreamDestroy, stream)
+
     def on(self, device: int) -> CudaWork:
         """Return the work for another device."""
         return CudaWork(device)

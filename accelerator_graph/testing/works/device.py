@@ -106,6 +106,7 @@ class DeviceWork(Work):
     """Cells in the memory of `device`; a piece of work is a kernel that `enqueue` launches."""
 
     device: Any
+    kernel_name = "step"
 
     def new(self) -> int:
         """Return the address of a cell."""

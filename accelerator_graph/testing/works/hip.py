@@ -66,6 +66,16 @@ class HipWork(DeviceWork):
         """Return what was made since the counting began and was not destroyed."""
         return self._counts.alive
 
+    @contextmanager
+    def own_stream(self) -> Iterator[Any]:
+        """Make a stream, and have its handle."""
+        with self.device.current():
+            stream = call(hip.hipStreamCreateWithFlags, hip.hipStreamNonBlocking)
+        try:
+            yield int(stream)
+        finally:
+            call(hip.hipStreamDestroy, stream)
+
     def on(self, device: int) -> HipWork:
         """Return the work for another device."""
         return HipWork(device)

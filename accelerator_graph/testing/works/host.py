@@ -6,11 +6,12 @@ import platform
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from unittest.mock import patch
 
 import accelerator_graph as ag
-from accelerator_graph.backends._cpu import worker
+from accelerator_graph.backends._cpu import threads, worker
+from accelerator_graph.backends._cpu.stream import Stream
 from accelerator_graph.backends.cpu import CpuBackend
 
 from .._work import Work, live_instances
@@ -32,6 +33,11 @@ class HostWork(Work):
 
     def __init__(self, backend: str = "cpu") -> None:
         self.backend = backend
+
+    @property
+    def kernel_name(self) -> str:  # type: ignore[override]
+        """The function's name, on the cpu backend."""
+        return "step" if self._is_cpu() else ""
 
     def new(self) -> Cell:
         """Return a cell."""
@@ -55,9 +61,13 @@ class HostWork(Work):
             stream.launch(fails)
         return self._is_cpu()
 
-    def exhausted(self) -> AbstractContextManager[object] | None:
-        """Let the streams of the cpu backend get no threads."""
-        return patch.object(worker, "start", no_thread) if self._is_cpu() else None
+    def exhausted(self, after: int = 0) -> AbstractContextManager[object] | None:
+        """Let the streams of the cpu backend get so many threads, and no more."""
+        return patch.object(worker, "start", Threads(after)) if self._is_cpu() else None
+
+    def own_stream(self) -> AbstractContextManager[object] | None:
+        """Return a stream of the cpu backend's classes."""
+        return nullcontext(Stream()) if self._is_cpu() else None
 
     def _is_cpu(self) -> bool:
         return isinstance(ag.backends.get(self.backend), CpuBackend)
@@ -97,6 +107,16 @@ def fails() -> None:
     raise ZeroDivisionError("this piece of work fails")
 
 
-def no_thread(thread: threading.Thread) -> bool:
-    """Fail as `threading.Thread.start` does if the system has no more threads."""
-    raise RuntimeError("can't start new thread")
+class Threads:
+    """Starts so many threads, then fails as `threading.Thread.start` does if the system has no more."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self._start = threads.start
+
+    def __call__(self, thread: threading.Thread) -> bool:
+        """Start a thread."""
+        if self._left == 0:
+            raise RuntimeError("can't start new thread")
+        self._left -= 1
+        return self._start(thread)

@@ -32,6 +32,7 @@ class OpenclWork(Work):
     """Cells in buffers of a device, in the context in which the backend makes its streams."""
 
     backend = "opencl"
+    kernel_name = "work"
 
     def __init__(self, device: int = 0) -> None:
         self.place: Place = _place(device)

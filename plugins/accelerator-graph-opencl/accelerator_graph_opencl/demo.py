@@ -1,4 +1,4 @@
-"""The demo of accelerator_graph on OpenCL: ``python -m accelerator_graph demo --backend opencl``."""
+"""The demo of accelerator_graph on OpenCL: ``accelerator-graph demo opencl``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conformance kit's memory and work on SYCL: ``python -m accelerator_graph conformance sycl``."""
+"""The conformance kit's memory and work on SYCL: ``accelerator-graph conformance sycl``."""
 
 from __future__ import annotations
 

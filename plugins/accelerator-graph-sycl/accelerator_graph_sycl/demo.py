@@ -1,4 +1,4 @@
-"""The demo's memory and kernel on SYCL: ``python -m accelerator_graph demo --backend sycl``."""
+"""The demo's memory and kernel on SYCL: ``accelerator-graph demo sycl``."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class TwoDevices(CpuBackend):
         return device
 
     def device_of(self, stream: Any) -> int:
-        return self.devices[stream][1]
+        return self.devices[stream][1] if stream in self.devices else 0
 
     def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
         there = self.devices[stream][0]

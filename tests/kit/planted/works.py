@@ -79,6 +79,9 @@ class WorkOfADevice(HostWork):
 
     device = 0
 
+    def own_stream(self) -> None:
+        return None
+
     def on(self, device: int) -> WorkOfADevice:
         there = WorkOfADevice(self.backend)
         there.device = device
@@ -102,7 +105,7 @@ class KernelWork(HostWork):
 class FullWork(HostWork):
     """No bug: sets `full` of the backend."""
 
-    def exhausted(self) -> AbstractContextManager[object]:
+    def exhausted(self, after: int = 0) -> AbstractContextManager[object]:
         return patch.object(ag.backends.get(self.backend), "full", True)
 
 
