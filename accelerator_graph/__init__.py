@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import interop as interop
     from . import testing as testing
-    from ._core.collectives import note_collective as note_collective
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
     from ._core.current_stream import is_graph_available as is_graph_available
     from ._core.labels import ModuleLabels as ModuleLabels
     from ._core.labels import label as label
     from ._core.labels import label_modules as label_modules
+    from ._core.liveness import ownership as ownership
     from ._core.memory import measure_memory as measure_memory
     from ._core.node_changes import NodeChange as NodeChange
+    from ._core.observers import Observer as Observer
+    from ._core.observers import note_collective as note_collective
     from ._core.pools import AnyPool as AnyPool
     from ._core.pools import PoolId as PoolId
     from ._core.pools import graph_pool_handle as graph_pool_handle
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
     from .diagnosis._tracing import diagnose as diagnose
+    from .diagnosis.progress import progress as progress
     from .diagnosis.ranks import RanksReport as RanksReport
     from .diagnosis.ranks import check_ranks as check_ranks
     from .diagnosis.verification import Verification as Verification
@@ -89,9 +92,10 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "": "api backends compat errors interop testing",
-    "._core.collectives": "note_collective",
     "._core.labels": "ModuleLabels label label_modules",
+    "._core.liveness": "ownership",
     "._core.memory": "measure_memory",
+    "._core.observers": "Observer note_collective",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing is_graph_available",
     "._core.states": "GraphState",
@@ -104,6 +108,7 @@ _NAMES = {
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
     ".diagnosis._tracing": "diagnose",
+    ".diagnosis.progress": "progress",
     ".diagnosis.ranks": "RanksReport check_ranks",
     ".diagnosis.verification": "Verification verify",
     ".diagnosis.watchdog": "watchdog",

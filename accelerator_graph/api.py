@@ -6,24 +6,22 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
+from typing import Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
-from ._core import capture_table, ownership, pools, states
+from ._core import capture_table, observers, ownership, pools, states
 from ._core.call_site import caller
-from ._core.capture import CaptureMode, CapturePlan, check_mode
+from ._core.capture import CaptureMode, Collectives, check_mode, part_of
 from ._core.extension import calling
 from ._core.graph import BaseGraph
+from ._core.graph import graph as graph
 from ._core.replay import Changing
-from ._core.side_streams import graph as graph
 from ._core.streams import Stream
+from ._interpreter.outside import setting
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError, GraphStateError
 from .interop import base as frameworks
 from .interop import registry as interop
-
-if TYPE_CHECKING:
-    from ._core.capture import Observer
 
 T = TypeVar("T")
 _DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")  # files that the library writes itself
@@ -47,14 +45,8 @@ class Graph(BaseGraph):
         The stream to capture; by default the current one. Anything that stands for a stream.
     backend : str, optional
         The backend by name; by default that of the stream.
-    check_input_liveness : bool, optional
-        `watch` the arrays that captured work uses, as far as their frameworks can see them. The default is
-        the environment variable ``ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS``, else False.
-    diagnose : bool, optional
-        Find out which call breaks a capture, as `diagnose` does. The default is the environment variable
-        ``ACCELERATOR_GRAPH_DIAGNOSE``, else False.
-    progress : bool
-        Record a mark at each border of a `label`, so that a `watchdog` can say in which label a replay is.
+    observe : Observer or iterable of Observer
+        What takes part in the captures: `ownership`, `diagnose`, `progress`, or an `Observer` of your own.
 
     Raises
     ------
@@ -108,24 +100,32 @@ class Graph(BaseGraph):
             No stream was named, none is current, and there is no accelerator.
         """
         self._check("capture_begin()")
-        plan = CapturePlan()
-        plan.pool, plan.mode = pool, capture_error_mode
-        self._enter(plan)
+        if pool is not None:
+            pools.check_pool(pool)
+        if capture_error_mode is not None:
+            check_mode(capture_error_mode)
+        self._begin(self._where(self._given_stream, self._backend_name), pool, capture_error_mode)
         assert self._capture is not None
         self._capture.begun_at = caller()
 
     def __enter__(self) -> Self:  # here, since jedi does not know the type of self in a base class
-        self._check("capture_begin()")
-        self._guard = if_skipped(self, self._recover)
-        plan = CapturePlan()
-        plan.prepare = True
-        self._enter(plan)
+        if self._capture is not None or self._runner is not None:
+            self._check("capture_begin()")
+        guard = if_skipped(self, self._recover)
+        self._begin(self._where(self._given_stream, self._backend_name, prepare=True), guard=guard)
         return self
 
-    def _observer(self) -> Observer | None:
-        from .diagnosis._tracing.observation import CaptureTrace
+    def _observers_of_environment(self) -> tuple[observers.Observer, ...]:
+        kinds: list[type[observers.Observer]] = []
+        if setting(observers.DIAGNOSE, "1", "0") == "1":
+            from .diagnosis._tracing import diagnose
 
-        return CaptureTrace
+            kinds.append(diagnose)
+        if setting(observers.LIVENESS, "1", "0") == "1":
+            from ._core.liveness import ownership as owned
+
+            kinds.append(owned)
+        return tuple(kind() for kind in kinds if not any(isinstance(each, kind) for each in self._observers))
 
     # ---- executable ----------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Graph(BaseGraph):
             a time: then the graph is captured and has none.
         """
         runner = self._runner_for("instantiate()")
-        if runner.executable is not None and not self._keep_graph:
+        if runner.executable is not None and self._keeps != "graph":
             raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
         with Changing(runner, "instantiate()"):
             self._instantiate(runner)
@@ -211,21 +211,27 @@ class Graph(BaseGraph):
         return runner.bind(target or runner.destination(), self)
 
     def watch(self, obj: T) -> T:
-        """Refuse replays once the memory of an array is gone, until the graph is reset; return the array.
+        """Refuse replays once the memory of an array is gone; return the array.
 
-        For arrays that only raw kernels use; allowed in any state. For torch, CuPy and NumPy arrays the
-        memory is watched, which views keep alive; for other types, the object itself. Raises TypeError if
+        For arrays that only raw kernels use; allowed in any state. During a capture, the array is watched as
+        long as the graph does that work, otherwise until the graph is reset. For torch, CuPy and NumPy arrays
+        the memory is watched, which views keep alive; for other types, the object itself. Raises TypeError if
         that can't be referenced weakly.
         """
-        runner = self._runner
-        with nullcontext() if runner is None else runner.lock:
-            if self._watched is None:
-                from ._core.liveness import Watchlist
+        from ._core.liveness import Watched, Watchlist
 
-                self._watched = Watchlist()
-            if runner is not None:  # before the array is added: one interrupt can't come between the two
-                runner.check_with(self._watched.check)
-            self._watched.add(obj)
+        runner = self._runner
+        if self._capture is not None:
+            part_of(self._capture.observations, Watchlist).add(obj)
+            return obj
+        watched = next((each for each in self._observers if isinstance(each, Watched)), None)
+        if watched is None:
+            watched = Watched()
+            self._observers += (watched,)
+        with nullcontext() if runner is None else runner.lock:
+            if runner is not None and watched not in runner.observations:
+                runner.observe(watched, *runner.observations)
+            watched.add(obj)
         return obj
 
     def reset(self) -> None:
@@ -397,7 +403,11 @@ class Graph(BaseGraph):
         The library sees those that go through torch.distributed; `note_collective` notes all others. Those of
         a graph that is replayed into the capture are not among them.
         """
-        return self._collectives
+        runner = self._runner
+        observations = () if runner is None else runner.observations
+        return tuple(
+            collective for each in observations if isinstance(each, Collectives) for collective in each.found
+        )
 
     def _repr_html_(self) -> str | None:
         """Return a small drawing for notebooks; None where `describe` can't tell what is in the graph."""
@@ -547,7 +557,8 @@ class Graph(BaseGraph):
     def enable_debug_mode(self) -> None:
         """Keep the graphs of all captures from the next one on, so that `debug_dump` works."""
         self._check("enable_debug_mode()")
-        self._debug = True
+        if self._keeps == "executable":
+            self._keeps = "debug"
 
     def register_generator_state(self, generator: object) -> None:
         """Let a torch random generator take part in all captures from the next one on.

@@ -53,7 +53,7 @@ def calls_into_c():
 
 def captured(stream, body, diagnose):
     """Run a body inside a capture, twice: the first time, the interpreter prepares its code."""
-    graph = ag.Graph(stream=stream, diagnose=diagnose)
+    graph = ag.Graph(stream=stream, observe=ag.diagnose() if diagnose else ())
     with graph:
         body()
         begin = perf_counter_ns()
@@ -91,7 +91,7 @@ def _torch(plan):
         optimizer.step()
 
     def captured_step(diagnose):
-        graph = ag.Graph(stream=side, diagnose=diagnose)
+        graph = ag.Graph(stream=side, observe=ag.diagnose() if diagnose else ())
         with graph:
             begin = perf_counter_ns()
             step()

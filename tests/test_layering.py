@@ -63,8 +63,8 @@ RULES = [
     ),
     (
         "diagnosis._tracing",
-        "errors _interpreter backends.base interop.base _core.switches _core.capture _core.streams "
-        "_core.stream_stack _core.call_site _core.extension _core._fast _core.ownership _core.events "
+        "errors _interpreter backends.base interop.base _core.observers _core.labels _core.capture "
+        "_core.streams _core.stream_stack _core.call_site _core.extension _core._fast _core.ownership "
         "diagnosis._tracing",
         "",
     ),
@@ -77,6 +77,11 @@ RULES = [
     (
         "_arrays",
         "errors backends.base interop.base interop.registry _core.streams _arrays",
+        "",
+    ),
+    (
+        "_graphed.second_capture",
+        "errors _interpreter _core diagnosis._tracing _graphed",
         "",
     ),
     ("_graphed.verified", "_core _arrays diagnosis.verification _graphed", ""),
@@ -104,6 +109,7 @@ RULES = [
         f"{PACKAGE} errors _install _interpreter _plugins backends backends.base interop.registry testing",
         "pytest",
     ),
+    ("diagnosis.progress", "errors backends.base _core", ""),
     (
         "diagnosis.ranks diagnosis.ranks_groups diagnosis.watchdog",
         "errors _interpreter interop.base inspection _core api diagnosis",
@@ -307,6 +313,17 @@ def test_violation_is_found(module: str, source: str) -> None:
 )
 def test_permitted_import_passes(module: str, source: str) -> None:
     assert violations(module, source) == []
+
+
+TOOLS = "_core.liveness diagnosis inspection _graphed compat api"
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if fits(module, "_core")])
+def test_the_core_imports_no_tool(module: str) -> None:
+    """Whatever watches captures joins as an observer: the core does not know it, not even its types."""
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    names = {short(name) for _, name in imported(f"{PACKAGE}.{module}", tree)}
+    assert [name for name in names if fits(name, TOOLS)] == []
 
 
 WAITS = {"Barrier", "BoundedSemaphore", "Condition", "Event", "Semaphore", "Timer"}

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import accelerator_graph as ag
 
 from .. import _install
-from .._core import extension, switches
+from .._core import extension, observers
+from .._interpreter.outside import setting
 from .._interpreter.terminal import rows, wrapped
 from ..inspection.names import printable
 
@@ -247,12 +248,12 @@ def switch(effect: str) -> Callable[[str], str]:
     return lambda value: "0 is the default" if value.strip() == "0" else effect
 
 
-def graph_option(effect: str, option: str) -> Callable[[str], str]:
-    """Return a function that says what a value of a graph's option does. `Graph` refuses all but 0 and 1."""
+def graph_option(effect: str, variable: str) -> Callable[[str], str]:
+    """Return a function that says what a value of a variable does. `Graph` refuses all but 0 and 1."""
 
     def say(value: str) -> str:
         try:
-            return effect if switches.is_on(None, option) else "0 is the default"
+            return effect if setting(variable, "1", "0") == "1" else "0 is the default"
         except ValueError as error:
             return f"Graph() raises ValueError: {error}"
 
@@ -262,7 +263,8 @@ def graph_option(effect: str, option: str) -> Callable[[str], str]:
 def verify_option(value: str) -> str:
     """Say what a value of the variable does. Other values than ``first`` make `graphed` raise ValueError."""
     try:
-        return "graphed functions compare every new graph with eager runs" if switches.to_verify(None) else ""
+        on = setting(f"{PREFIX}VERIFY", "first")
+        return "graphed functions compare every new graph with eager runs" if on else ""
     except ValueError as error:
         return f"graphed() raises ValueError: {error}"
 
@@ -270,9 +272,9 @@ def verify_option(value: str) -> str:
 VARIABLES: dict[str, Callable[[str], str]] = {
     "BACKEND": lambda value: "the backend if the code names none",
     "CHECK_INPUT_LIVENESS": graph_option(
-        "a graph refuses to replay once an input is freed", switches.LIVENESS
+        "a graph refuses to replay once an input is freed", observers.LIVENESS
     ),
-    "DIAGNOSE": graph_option("a capture that fails names the call that broke it", switches.DIAGNOSE),
+    "DIAGNOSE": graph_option("a capture that fails names the call that broke it", observers.DIAGNOSE),
     "DISABLE_PLUGINS": switch("installed plug-ins are not looked for"),
     "PROGRAMS": lambda value: "the number of random programs in a backend's tests",
     "PROGRAMS_SEED": lambda value: "the seed of the random programs in a backend's tests",

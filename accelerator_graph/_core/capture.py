@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 from weakref import ref
 
 from .._interpreter import process
@@ -23,27 +22,21 @@ from ..errors import (
     UnsupportedError,
     capture_error,
 )
+from ..interop import base as interop
 from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
 from . import capture_table, stream_stack
 from .ownership import Callback, Owned
-from .pools import AnyPool
+from .pools import AnyPool, Lease, check_pool
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
     from ..backends.base import Recorder
     from ..errors import Reason
-    from ..interop.base import Collective
     from .call_site import Site
-    from .labels import LabelledRange, Mark
-    from .observation import Observation
-    from .pools import Lease
-    from .progress import Progress
+    from .labels import LabelledRange
 
-    Observer = Callable[["Capture"], Observation]
-    """Makes the observation of a capture."""
-
-_keys = itertools.count()
+Part = TypeVar("Part")
 
 NO_TOKEN = object()
 """Stands for the token of a recorder that records nothing."""
@@ -62,11 +55,8 @@ def check_mode(mode: object) -> CaptureMode:
 
 
 def native_mode(backend: Backend, mode: CaptureMode) -> CaptureMode:
-    """Return the backend's name for a mode."""
-    modes = backend.capture_modes
-    if mode == "default":
-        return modes[0]
-    if mode not in modes:
+    """Return a mode that was named. Raises `UnsupportedError` if the backend does not have it."""
+    if mode not in backend.capture_modes:
         raise UnsupportedError(
             f"backend {backend.name!r} has no capture mode {mode!r}; use 'default'.",
             capability="capture_modes",
@@ -74,27 +64,23 @@ def native_mode(backend: Backend, mode: CaptureMode) -> CaptureMode:
     return mode
 
 
-class CapturePlan:
-    """How a capture is to be made. None leaves the choice to the graph."""
+class Where:
+    """Where a capture happens and where its replays go; `current_stream.where` decides it."""
 
-    stream: Stream | None = None
+    __slots__ = ("frameworks", "hold", "home", "prepares", "stream", "waits_for")
+
+    stream: Stream
     """The stream to capture."""
-    home: Stream | None = None
-    """Where replays will go, if that is another stream."""
-    default: Stream | None = None
-    """A hold on `home` that nobody closes, if that is known to be a framework's default stream, which never
-    captures."""
-    frameworks: Sequence[Framework] | None = None
-    """Those that take part. None if they were not looked for."""
-    pool: AnyPool | None = None
-    mode: CaptureMode | None = None
-    """As in `Graph.capture_begin`."""
-    prepare: bool = False
-    """Wait for `home` first, unless that is being captured."""
-    idle: bool = False
-    """The device has been waited for already."""
-    finds_inputs: bool | None = None
-    """Watch the arrays that captured work uses."""
+    home: Stream
+    """The stream that replays go to, as the user knows it."""
+    hold: Stream
+    """A hold on `home` that nobody else can close."""
+    frameworks: Sequence[Framework]
+    """The frameworks that take part."""
+    prepares: bool
+    """Whether these release what they cache before the capture."""
+    waits_for: Stream | None
+    """The stream whose work has to be done before the capture."""
 
 
 class Capture:
@@ -105,73 +91,64 @@ class Capture:
 
     Parameters
     ----------
-    graph : Graph
-        The graph that captures.
-    stream : Stream
-        The stream to capture.
-    home : Stream
-        Where replays will go: a hold that nobody else can close.
-    lease : Lease
-        The graph's part in a pool.
-    retained : int
-        How many objects the graph retained before; later ones go if the capture fails.
+    place : Where
+        Where it happens.
+    pool : PoolId, MemoryPool or None
+        The pool to capture into; None makes a new one.
+    mode : str
+        One of `MODES`.
     """
 
     __slots__ = (
-        "__weakref__",
-        "_graph",
         "_identity",
-        "_key",
         "_owner",
         "_token",
         "_undos",
-        "backend",
         "begun_at",
-        "collectives",
-        "frameworks",
+        "guard",
         "home",
-        "labels",
         "lease",
         "mode",
-        "native",
-        "observation",
-        "progress",
+        "observations",
         "recorder",
         "retained",
         "stream",
         "thread",
     )
 
-    def __init__(
-        self,
-        graph: capture_table.Retaining,
-        stream: Stream,
-        home: Stream,
-        lease: Lease,
-        retained: int,
-    ) -> None:
-        self._graph = ref(graph)  # which holds this capture; the thread holds the graph
-        self.stream = stream
-        self.home = home
-        self.lease = lease
-        self.retained = retained
-        self.backend = stream._backend
-        self.native = stream._native
+    def __init__(self, place: Where, pool: AnyPool | None, mode: CaptureMode) -> None:
+        self.stream = stream = place.stream
+        self.home = place.hold
+        """Where replays will go."""
         self.recorder: Recorder = stream._backend
-        self.frameworks: Sequence[Framework] | None = None
+        modes = stream._backend.capture_modes
+        self.mode = modes[0] if mode == "default" else native_mode(stream._backend, mode)
+        """The backend's name for the mode."""
+        self.lease = Lease(None if pool is None else check_pool(pool), stream._backend, stream._device)
+        """The graph's part in the pool."""
         here = process.thread.identity
         self.thread = here.thread
         self.begun_at: Site | None = None
-        self.mode: CaptureMode = "default"
-        self.labels: list[Mark] = []
-        self.observation: Observation | None = None
-        self.collectives: list[Collective] = []
-        self.progress: Progress | None = None
+        self.guard: object = None
+        """Abandons the capture if the end of its ``with`` block is skipped."""
+        self.observations: list[Any] = []
+        """What observers have returned for this capture, and what was added to it since."""
+        self.retained: list[object] = []
+        """Objects that live as long as the graph does this work."""
         self._undos: list[Undo] = []
         self._token: Any = NO_TOKEN
-        self._key = next(_keys)
         self._identity = ref(here)
         self._owner = stream._owner  # the stream may be closed meanwhile
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of the captured stream, even where a framework records."""
+        return self.stream._backend
+
+    @property
+    def native(self) -> Any:
+        """The captured stream, as the backend knows it."""
+        return self.stream._native
 
     @property
     def subject(self) -> str:
@@ -200,7 +177,7 @@ class Capture:
         if self._token is NO_TOKEN:
             return None
         try:
-            info = self.backend.capture_info(self.native)
+            info = self.stream._backend.capture_info(self.stream._native)
             return None if info is None else info.nodes
         except AcceleratorGraphError:  # a capture that is broken says so at its end
             return None
@@ -221,90 +198,89 @@ class Capture:
         """Return True if the thread that began the capture has not ended."""
         return self._identity() is not None
 
-    def begin(
-        self,
-        mode: CaptureMode,
-        prepare: Stream | None,
-        idle: bool = False,
-        generators: Sequence[object] = (),
-        used: Callable[[object], Undo] | None = None,
-        observer: Observer | None = None,
-    ) -> None:
+    def begin(self, graph: Any, place: Where, generators: Sequence[object] = ()) -> None:
         """Begin the capture; its stream is current on this thread until the end.
 
         Parameters
         ----------
-        mode : str
-            One of `MODES`.
-        prepare : Stream, optional
-            Let the frameworks release what they cache first, unless a capture is under way, and wait until
-            the work on that stream is done.
-        idle : bool
-            It is done.
+        graph : Graph
+            The graph that captures, which the thread holds until the end.
+        place : Where
+            As in the constructor.
         generators : sequence
             Random generators that take part.
-        used : callable, optional
-            Called for the arrays that frameworks see being used.
-        observer : callable, optional
-            Makes the observation that watches the capture once it has begun.
         """
-        backend, native = self.backend, self.native
-        self.mode = mode = backend.capture_modes[0] if mode == "default" else native_mode(backend, mode)
+        stream, frameworks = self.stream, place.frameworks
+        backend, native = stream._backend, stream._native
         if backend.capture_status(native) is not CaptureStatus.NONE:
-            fact = captured_by(self.stream)
+            fact = captured_by(stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
-        frameworks = stream_stack.taking_part(backend) if self.frameworks is None else self.frameworks
-        if prepare is not None and not capture_table.live:
+        if place.prepares and not capture_table.live:
             for framework in frameworks:
-                framework.prepare(self.stream._device)
-        if prepare is not None and not idle:
-            with backend.relaxed(prepare._native):
-                backend.synchronize(prepare._native)
+                framework.prepare(stream._device)
+        if place.waits_for is not None:
+            waited = place.waits_for._native
+            with backend.relaxed(waited):
+                backend.synchronize(waited)
         pool = self.lease.id
-        self._enter(frameworks, pool)
+        self._enter(graph, frameworks, pool)
         recorder: FrameworkRecorder | None = None
         for framework in frameworks:
-            recorder = framework.recorder(backend, pool, self.stream._device, generators)
+            recorder = framework.recorder(backend, pool, stream._device, generators)
             if recorder is not None:
                 self.recorder = recorder
                 break
         try:
             keep = partial(setattr, self, "_token")
-            any(map(keep, map(self.recorder.capture_begin, (native,), (mode,))))  # no interrupt in between
+            any(map(keep, map(self.recorder.capture_begin, (native,), (self.mode,))))  # at once
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
         if recorder is not None:
             self.lease.recorded = recorder.pool
+        if self.observations:
+            self._observe(frameworks)
+
+    def _observe(self, frameworks: Sequence[Framework]) -> None:
+        """Tell the observers that the capture has begun, and have frameworks report what is used."""
+        used = _used_by(self.observations)
         if used is not None:
             for framework in frameworks:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
-        if self.progress is not None:
-            self.progress.begin(backend, native, self.recorded())
-        if observer is not None:
-            self.observation = observer(self)
-            self.observation.begin()
+        notify(self.observations, "begun")
 
-    def _enter(self, frameworks: Sequence[Framework], pool: PoolId) -> None:
+    def _enter(self, graph: Any, frameworks: Sequence[Framework], pool: PoolId) -> None:
         """Take this thread and the frameworks into the capture, until `_leave`."""
         thread = capture_table.thread
         if thread.end is None:
             thread.end = Callback(_abandon_all, thread.unfinished)
-        thread.unfinished[self._key] = self
-        capture_table.live[self._key] = self
-        graph = self._graph()
-        assert graph is not None
-        thread.graphs[self._key] = graph
+        key = id(self)
+        thread.unfinished[key] = self
+        capture_table.live[key] = self
+        thread.graphs[key] = graph
         pause_gc()
-        entry = stream_stack.Entry(self.stream, self)
-        handle = stream_stack.enter(entry, frameworks)
+        entry = stream_stack.Entry()
+        entry.stream, entry.entrant, entry.undos, entry.guard = self.stream, self, [], None
+        stream_stack.thread.entries.append(entry)
+        if frameworks:
+            self._route(entry, frameworks, pool)
+
+    def _route(self, entry: stream_stack.Entry, frameworks: Sequence[Framework], pool: PoolId) -> None:
+        """Make the stream the frameworks' current one, and have them use the pool."""
+        stream = self.stream
+        backend, device = stream._backend, stream._device
+        handle = stream_stack.make_current(entry, frameworks)
+        note = partial(report_collective, self.observations)
+        relaxed = partial(_relaxed, backend, stream._native, self._owner)
         for framework in frameworks:
-            self._undos.extend(filter(None, (framework.observe_collectives(self.collectives.append),)))
-        if frameworks and handle is not None:
-            device = self.stream._device
-            relaxed = partial(_relaxed, self.backend, self.native, self._owner)
+            undo = framework.observe_collectives(note)
+            if undo is not None:
+                self._undos.append(undo)
+        if handle is not None:
             self.lease.frameworks.update(frameworks)
             for framework in frameworks:
-                entry.undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
+                undo = framework.route(pool, handle, device, relaxed)
+                if undo is not None:
+                    entry.undos.append(undo)
 
     def failure(self, cause: BaseException) -> CaptureError | None:
         """Return the error to raise for what the body raised; None if that passes unchanged.
@@ -312,7 +288,7 @@ class Capture:
         It passes if the driver has not invalidated the capture, unless a framework has refused a call.
         """
         said = cause if isinstance(cause, DriverError) else None
-        self._stop_observing()
+        notify(self.observations, "stop")
         try:
             status = self.backend.capture_status(self.native)
             if status is CaptureStatus.ACTIVE and self._is_refusal(cause):
@@ -339,15 +315,13 @@ class Capture:
         fact: str = "",
         cause: BaseException | None = None,
     ) -> CaptureError:
-        """Return the error for this capture, with what the observation has found."""
-        observation = self.observation
-        diagnosed = observation is not None
+        """Return the error for this capture, with what its observers have found."""
+        explaining = [each for each in self.observations if hasattr(each, "explained")]
+        diagnosed = bool(explaining)
         failure = capture_error(f"{self.subject} {what}", error, reason, fact, diagnosed=diagnosed)
-        return failure if observation is None else observation.explained(failure, cause)
-
-    def _stop_observing(self) -> None:
-        if self.observation is not None:
-            self.observation.stop()
+        for each in explaining:
+            failure = each.explained(failure, cause)
+        return failure
 
     def end(self) -> Captured:
         """End the capture and return the graph.
@@ -358,43 +332,43 @@ class Capture:
             It did not become a graph. `abandon` has to follow, as after any exception.
         """
         recorder = self.recorder
-        if self.observation is not None:
-            self.observation.stop()
-        if self.progress is not None:
-            self.progress.end(self.backend, self.native)
-        count = self.recorded()
-        if recorder is not self.backend:
+        if self.observations:
+            notify(self.observations, "stop")
+            notify(self.observations, "end")
+        backend, count = self.stream._backend, self.recorded()
+        if recorder is not backend:
             cast("FrameworkRecorder", recorder).counted = count
         try:
-            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
+            captured = Captured(recorder, backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
             raise self._error("did not become a graph", error) from error
         self._token = NO_TOKEN
         self._leave()
-        captured.count = count
-        captured.labels = self._labelled(count) if self.labels else ()
-        captured.mode = self.mode
+        captured.count, captured.labels, captured.mode = count, (), self.mode
+        if self.observations:
+            notify(self.observations, "succeeded", captured)
         return captured
-
-    def _labelled(self, count: int | None) -> tuple[LabelledRange, ...]:
-        from .labels import kept, ranges
-
-        return ranges(kept(self.labels, count, self.backend), count or 0)
 
     def abandon(self) -> None:
         """End the capture and discard the recording. Calling it twice is fine."""
-        if self.observation is not None:
-            self.observation.stop()
+        notify(self.observations, "stop")
         try:
             self._abandon()
         finally:
             try:
                 unfinished = capture_table.thread.unfinished
                 entered = any(entry.entrant is self for entry in stream_stack.thread.entries)
-                if self._undos or self._key in capture_table.live or self._key in unfinished or entered:
+                if self._undos or id(self) in capture_table.live or id(self) in unfinished or entered:
                     self._leave()  # else there may be no stack left for it
             finally:
                 self.lease.release()
+                self.let_go()
+
+    def let_go(self) -> None:
+        """Hold nothing that the graph does not need: exceptions and observers may still hold this object."""
+        self.guard = None
+        self.observations.clear()
+        self.retained = []
 
     def _abandon(self) -> None:
         if self._token is not NO_TOKEN:
@@ -403,25 +377,89 @@ class Capture:
 
     def thread_ended(self) -> None:
         """Abandon the capture, which nobody can end any more. Its graph stays as it is until it is reset."""
-        self._stop_observing()
+        notify(self.observations, "stop")
         self._abandon()
-        capture_table.live.pop(self._key, None)
+        capture_table.live.pop(id(self), None)
         resume_gc()
 
     def _leave(self) -> None:
         thread = capture_table.thread
-        capture_table.live.pop(self._key, None)
-        thread.unfinished.pop(self._key, None)
-        thread.graphs.pop(self._key, None)
+        capture_table.live.pop(id(self), None)
+        thread.unfinished.pop(id(self), None)
+        thread.graphs.pop(id(self), None)
         resume_gc()
         try:
             if self._undos:
                 stream_stack.undo(self._undos)
         finally:
             try:
-                stream_stack.leave(self)
+                entries = stream_stack.thread.entries
+                if entries and entries[-1].entrant is self and not entries[-1].undos:
+                    entries.pop()
+                else:
+                    stream_stack.leave(self)
             finally:
                 self.lease.capturing = False
+
+
+# ---- what observes a capture ---------------------------------------------------------------------
+
+
+def notify(observations: Iterable[object], method: str, *args: object) -> None:
+    """Call a method of those that have it."""
+    for each in observations:
+        call = getattr(each, method, None)
+        if call is not None:
+            call(*args)
+
+
+def part_of(observations: list[Any], kind: type[Part]) -> Part:
+    """Return the one observation of a kind, which is added if there is none."""
+    for each in observations:
+        if isinstance(each, kind):
+            return each
+    made = kind()
+    observations.append(made)
+    return made
+
+
+def _used_by(observations: Iterable[Any]) -> Callable[[object], Undo] | None:
+    """Return a callable for the arrays that captured work uses; None if nobody wants to know them."""
+    calls = [each.used for each in observations if hasattr(each, "used")]
+    if len(calls) < 2:
+        return calls[0] if calls else None
+
+    def used(array: object) -> Undo:
+        undos = [call(array) for call in calls]
+        return lambda: [undo() for undo in undos]
+
+    return used
+
+
+class Collectives:
+    """The collectives of one capture, in order: an observation of every capture that asks for one."""
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: list[interop.Collective] = []
+
+    def collective(self, collective: interop.Collective) -> None:
+        """Note one."""
+        self.found.append(collective)
+
+    def hand_on(self) -> Collectives:
+        """Return itself: it does not change any more."""
+        return self
+
+
+def report_collective(observations: list[Any], collective: interop.Collective) -> None:
+    """Report a collective of the captured work."""
+    part_of(observations, Collectives)
+    notify(observations, "collective", collective)
+
+
+# ---- a graph that was captured -------------------------------------------------------------------
 
 
 class Captured(Owned):

@@ -1,14 +1,25 @@
-"""Which stream is current on the calling thread."""
+"""Which stream: the current one, the one to capture, the ones beside it, and where replays go.
+
+A thread has one side stream for each device, and keeps it. Frameworks reuse memory on one stream only, so
+graphs of one pool share memory only if they were captured on the same stream.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, overload
+import threading
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Literal, overload
 
 from ..backends import registry
 from ..errors import BackendError, GraphStateError, capture_error
 from ..interop import registry as interop
+from . import capture_table, ownership, stream_stack
+from .capture import Where
 from .stream_stack import current_streams
 from .streams import Borrowed, FrameworkCurrent, Stream, describe, innermost
+
+if TYPE_CHECKING:
+    from ..backends.base import AnyBackend as Backend
 
 
 @overload
@@ -37,25 +48,6 @@ def current_stream(*, required: bool = True) -> Stream | None:
         raise GraphStateError(
             "current_stream(): no stream is current on this thread, and a default stream does not count; "
             "enter one, for example `with accelerator_graph.Stream():`, or pass required=False to get None."
-        )
-    return stream
-
-
-def stream_to_capture(backend: str | None) -> Stream:
-    """Return this thread's current stream for a capture that names none.
-
-    Raises
-    ------
-    CaptureError
-        No stream is current.
-    BackendUnavailableError
-        There is no accelerator either.
-    """
-    stream = current(backend)
-    if stream is None:
-        registry.resolve(backend)
-        raise capture_error(
-            "a capture did not begin, since no stream is current on this thread", reason="default_stream"
         )
     return stream
 
@@ -140,3 +132,149 @@ def is_graph_available(backend: str | None = None) -> bool:
     then. Raises `UnknownBackendError` if no backend has that name.
     """
     return registry.usable(backend)
+
+
+# ---- where a capture happens ---------------------------------------------------------------------
+
+
+class _Known:
+    """The current stream of a framework as it was found last, and everything that it was found by.
+
+    Nobody replaces a built-in backend, and a handle stands for the same stream, whatever object has it.
+    """
+
+    __slots__ = ("answers", "chosen", "forks", "frameworks", "is_default", "stream", "taking_part")
+
+    def __init__(self, stream: Stream, chosen: str | None) -> None:
+        self.stream = stream.held()
+        self.is_default = not stream.handle
+        self.chosen = chosen
+        self.frameworks = interop.initialised()
+        self.answers = [interop.current_stream(framework) for framework, _ in self.frameworks]
+        self.forks = ownership.forks
+        self.taking_part = stream_stack.taking_part(stream._backend)
+
+    def is_current(self, chosen: str | None) -> bool:
+        """Return True if looking for the current stream would find the same one."""
+        if stream_stack.thread.entries or chosen != self.chosen or ownership.forks != self.forks:
+            return False
+        frameworks = interop.initialised()
+        if frameworks != self.frameworks:
+            return False
+        try:
+            return [framework.current_stream() for framework, _ in frameworks] == self.answers
+        except Exception:  # the next search for the stream leaves the framework out
+            return False
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.streams: dict[tuple[Backend, int], tuple[int | None, Stream]] = {}
+        self.known: _Known | None = None
+        self.branches: dict[tuple[Hashable, ...], list[Stream]] = {}
+
+
+_thread = _Thread()
+
+
+def where(stream: Stream | None, backend: str | None, *, side: bool = False, prepare: bool = False) -> Where:
+    """Decide where a capture happens.
+
+    Parameters
+    ----------
+    stream : Stream, optional
+        The stream to capture, if one was named; by default the current one.
+    backend : str, optional
+        The backend of the current stream.
+    side : bool
+        Capture a side stream in the place of the current one, or a new stream if none is current.
+    prepare : bool
+        Have the frameworks release what they cache, and wait for the current stream before the capture. A
+        side stream waits for it otherwise.
+
+    Raises
+    ------
+    CaptureError
+        No stream is current.
+    BackendUnavailableError
+        There is no accelerator either.
+    GraphStateError
+        The stream was closed.
+    """
+    place, known = Where(), None
+    if stream is not None:
+        home = stream
+    else:
+        chosen = backend or registry.chosen()
+        known = _thread.known
+        if known is None or not known.is_current(chosen) or (known.is_default and not side):
+            found, known = current(backend, or_default=side), None
+            if found is None:
+                runtime = registry.resolve(backend)
+                if not side:
+                    fact = "a capture did not begin, since no stream is current on this thread"
+                    raise capture_error(fact, reason="default_stream")
+                stream = found = Stream(backend=runtime.name)
+            elif isinstance(found._owner, FrameworkCurrent) and found.backend in registry.BUILTINS:
+                known = _thread.known = _Known(found, chosen)
+            home = found
+        if known is not None:
+            home = known.stream.held()
+    place.home = home
+    place.hold = home.held() if known is None else known.stream
+    if known is not None:
+        place.frameworks = known.taking_part
+    elif home._backend.recording == "explicit":
+        place.frameworks = ()
+    else:
+        place.frameworks = interop.taking_part(home.backend)
+    if stream is None:
+        stream = side_of(home) if side else home
+        if side and not prepare and not home._is_capturing():
+            stream._follow(home)
+    place.stream, place.prepares, place.waits_for = stream, prepare, None
+    if prepare:
+        free = stream is home or (known is not None and known.is_default) or not home._is_capturing()
+        place.waits_for = home if free else stream
+    return place
+
+
+# ---- streams beside the current one --------------------------------------------------------------
+
+
+def side_of(stream: Stream) -> Stream:
+    """Return a hold on this thread's side stream, or a new stream if that one is capturing."""
+    backend, key = stream._backend, (stream._backend, stream._device)
+    context = backend.context_id(stream._native)
+    known, side = _thread.streams.get(key, (None, None))
+    if side is None or side._closed or side._forks != ownership.forks or known != context:
+        side = Stream(backend=backend.name, like=stream)
+        _thread.streams[key] = (context, side)
+    elif capture_table.live and side._is_capturing():  # nobody else knows this stream
+        return Stream(backend=backend.name, like=stream)
+    return side.held()
+
+
+def take_branches(stream: Stream, count: int) -> list[Stream]:
+    """Return streams for branches of a capture of this one; `give_back` them once that has ended well."""
+    free = _branches(stream)
+    taken: list[Stream] = []
+    while len(taken) < count:
+        try:
+            taken.append(free.pop())
+        except IndexError:
+            taken.append(Stream(backend=stream.backend, like=stream))
+    return taken
+
+
+def give_back(streams: list[Stream]) -> None:
+    """Let this thread's next captures have these branches."""
+    while streams:
+        each = streams.pop()
+        _branches(each).append(each)
+
+
+def _branches(stream: Stream) -> list[Stream]:
+    backend = stream._backend
+    key = backend, stream._device, backend.context_id(stream._native), ownership.forks
+    return _thread.branches.setdefault(key, [])

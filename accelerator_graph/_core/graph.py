@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from .._interpreter import process
-from .._interpreter.outside import boolean, is_unset
-from .._interpreter.sure_exit import sure_exit
+from .._interpreter.outside import boolean, environment, keys
+from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
 from ..errors import EmptyGraphWarning, GraphStateError
-from . import ownership, pools, states, switches
+from . import observers, ownership, pools, states
 from .call_site import warn_of_nothing, why_empty
-from .capture import Capture, CaptureMode, CapturePlan, check_mode
-from .current_stream import stream_to_capture
+from .capture import Capture, CaptureMode, Where, check_mode
+from .current_stream import where
 from .replay import Runner
 from .states import GraphState
 from .streams import as_stream, describe
 
 if TYPE_CHECKING:
-    from ..interop.base import Collective
-    from .capture import Captured, Observer
-    from .liveness import Watchlist
-    from .progress import Progress
+    from .capture import Captured
+    from .streams import Stream
 
 T = TypeVar("T")
 
-_VARIABLES = switches.VARIABLES.values()
+_SWITCHES = keys(observers.DIAGNOSE, observers.LIVENESS)
 
 _FRAMES = 200
 """The frames that abandoning a capture may take, with frameworks that take part."""
@@ -56,26 +54,21 @@ class BaseGraph:
         "__weakref__",
         "_backend_name",
         "_capture",
-        "_collectives",
-        "_debug",
-        "_diagnose",
-        "_finds_inputs",
         "_generators",
         "_given_stream",
         "_graph_pool",
-        "_guard",
         "_home",
-        "_keep_graph",
+        "_keeps",
         "_launch",
         "_lost",
         "_mode",
-        "_progress",
+        "_observers",
         "_retained",
         "_runner",
-        "_shows_progress",
-        "_watched",
     )
 
+    _keeps: Literal["executable", "debug", "graph"]
+    """What is kept: only the executable; the graph for `debug_dump`; the graph, as the user asked for."""
     _launch: Callable[[], None] | None
     """Replays where replays go that name no stream; called by `Graph.replay`, in C."""
 
@@ -87,43 +80,40 @@ class BaseGraph:
         capture_error_mode: CaptureMode = "default",
         stream: object = None,
         backend: str | None = None,
-        check_input_liveness: bool | None = None,
-        diagnose: bool | None = None,
-        progress: bool = False,
+        observe: observers.Observer | Iterable[observers.Observer] = (),
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
-        if progress is not False:
-            boolean(progress, "progress")
         if pool is not None:
             pools.check_pool(pool)
-        self._keep_graph = keep_graph
-        self._shows_progress = progress
-        self._debug = False
+        self._keeps = "graph" if keep_graph else "executable"
         self._graph_pool = pool
         self._mode = "default" if capture_error_mode == "default" else check_mode(capture_error_mode)
         self._backend_name = None if backend is None else registry.get(backend).name
         self._given_stream = None if stream is None else as_stream(stream, backend)
-        self._finds_inputs = self._diagnose = False
-        if check_input_liveness is not None or diagnose is not None or not is_unset(*_VARIABLES):
-            self._finds_inputs = switches.is_on(check_input_liveness, switches.LIVENESS)
-            self._diagnose = switches.is_on(diagnose, switches.DIAGNOSE)
-        self._watched: Watchlist | None = None
+        self._observers = () if observe == () else observers.checked_observers(observe)
+        if not environment.keys().isdisjoint(_SWITCHES):
+            self._observers += self._observers_of_environment()
         self._retained: list[object] | None = None
         self._generators: tuple[object, ...] = ()
-        self._empty()
-        ownership.track(self)
+        self._home: Stream | None = self._given_stream
+        """Where replays go, as the user knows it."""
+        self._capture: Capture | None = None
+        self._runner: Runner | None = None
+        self._launch = None
+        self._lost = ""
+        """Why it is empty, if there is more to say than that nothing was captured."""
+        ownership.graphs.add(ownership.Ref(self, ownership.forget))
+
+    def _observers_of_environment(self) -> tuple[observers.Observer, ...]:
+        """Return the observers that environment variables ask for."""
+        return ()
 
     def _empty(self) -> None:
         """Be as before the first capture."""
-        self._home = self._given_stream  # where replays go, as the user knows it
-        self._capture: Capture | None = None
-        self._guard: object = None
-        self._runner: Runner | None = None
-        self._launch = None
-        self._collectives: tuple[Collective, ...] = ()
-        self._progress: Progress | None = None
-        self._lost = ""  # why it is empty, if there is more to say than that nothing was captured
+        self._home = self._given_stream
+        self._capture = self._runner = self._launch = None
+        self._lost = ""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Graph can't be pickled or copied: it belongs to its process; capture another one.")
@@ -188,9 +178,13 @@ class BaseGraph:
         An object that is retained during a capture lives as long as the graph does that work: until `reset`,
         `update` or `recapture`.
         """
-        if self._retained is None:
-            self._retained = []
-        self._retained.append(obj)
+        capture = self._capture
+        if capture is not None:
+            capture.retained.append(obj)
+        else:
+            if self._retained is None:
+                self._retained = []
+            self._retained.append(obj)
         return obj
 
     def _after_fork(self) -> None:
@@ -210,9 +204,7 @@ class BaseGraph:
         return {
             "capture_error_mode": self._mode if captured is None else captured.mode,
             "backend": self._backend_name,
-            "check_input_liveness": self._finds_inputs,
-            "diagnose": self._diagnose,
-            "progress": self._shows_progress,
+            "observe": [each for each in self._observers if not isinstance(each, observers.Lasting)],
         }
 
     # ---- from empty to ready, and back ----------------------------------------------------------
@@ -234,9 +226,37 @@ class BaseGraph:
         EmptyGraphWarning
             Nothing was captured.
         """
-        if self._capture is None:
-            self._check("capture_end()")
-        self._end()
+        capture = self._capture
+        if capture is None:
+            fact = states.REFUSED["capture_end()"][self.state]
+            raise self._refusal("capture_end()", self._lost or fact)
+        if capture._identity() is not process.thread.identity:
+            capture.check_thread("capture_end()")
+        keep = self._keeps != "executable"
+        kept = False
+        try:
+            self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease, None)
+            runner.beside = capture.stream is not self._home
+            runner.retained = tuple(capture.retained)
+            own = 0
+            if capture.observations or self._observers:
+                own = observers.own_nodes(capture.observations)
+                lasting = [each for each in self._observers if isinstance(each, observers.Lasting) and each]
+                runner.observe(*lasting, *observers.handed_on(capture.observations))
+            if runner.counted == own:
+                self._found_empty(capture.subject)
+            kept = keep
+            if self._keeps != "graph":
+                self._instantiate(runner)
+        except BaseException:
+            if kept:
+                self._capture = None
+            else:
+                self._forget_capture()
+            raise
+        self._capture = None
+        capture.let_go()
+        ownership.drain()
 
     def _exit(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -250,80 +270,47 @@ class BaseGraph:
             self._recover()
             raise
 
-    @sure_exit
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    __exit__ = sure_exit(_exit)
+
+    _where = staticmethod(where)
+
+    def _begin(
+        self,
+        place: Where,
+        pool: pools.AnyPool | None = None,
+        mode: CaptureMode | None = None,
+        guard: object = None,
     ) -> None:
-        self._exit(kind, exc, trace)
+        """Begin a capture, in a state that allows it. If this raises, nothing has begun.
 
-    def _begin(self, plan: CapturePlan) -> None:
-        """Begin a capture, in a state that allows it. If this raises, `_recover` has to follow."""
-        given = self._graph_pool if plan.pool is None else plan.pool
-        pool = None if given is None else pools.check_pool(given)
-        mode = self._mode if plan.mode is None else check_mode(plan.mode)
-        finds_inputs = self._finds_inputs if plan.finds_inputs is None else plan.finds_inputs
-        ownership.drain()
-        target = plan.stream or self._given_stream or stream_to_capture(self._backend_name)
-        if target._closed or target._forks != ownership.forks:
-            target._check()
-        home = plan.home or target
-        hold = plan.default or home.held()
-        lease = pools.Lease(pool, target._backend, target._device)
-        capture = self._capture = Capture(self, target, hold, lease, len(self._retained or ()))
-        if self._shows_progress:
-            from .progress import Progress
-
-            capture.progress = Progress(target._backend, target._native)
-        if finds_inputs and self._watched is None:
-            from .liveness import Watchlist
-
-            self._watched = Watchlist()
-        used = None if self._watched is None else self._watched.begin()
-        prepare = home if plan.prepare else None
-        if not (prepare is None or home is target or plan.default is not None) and home._is_capturing():
-            prepare = target
-        uses = used if finds_inputs else None
-        capture.frameworks = plan.frameworks
-        observer = self._observer() if self._diagnose or switches.diagnosing.get() else None
-        capture.begin(mode, prepare, plan.idle, self._generators, uses, observer)
-        self._home, self._lost = home, ""
-
-    def _observer(self) -> Observer | None:
-        """Return what is to watch the next capture, which is to be diagnosed."""
-        return None
-
-    def _end(self) -> None:
-        """End the capture, in a state that allows it."""
-        capture = self._capture
-        assert capture is not None
-        if capture._identity() is not process.thread.identity:
-            capture.check_thread("capture_end()")
-        check = self._watched.check if self._watched else None  # an empty list has nothing to check
-        keep = self._keep_graph or self._debug
-        kept = False
+        Parameters
+        ----------
+        place : Where
+            Where it happens.
+        pool, mode
+            As in `Graph.capture_begin`; None keeps the graph's own.
+        guard : object
+            Abandons the capture if the end of its ``with`` block is skipped.
+        """
         try:
-            self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease, check)
-            self._collectives, self._progress = tuple(capture.collectives), capture.progress
-            runner.beside = capture.stream is not self._home
-            if self._retained:
-                runner.retained = tuple(self._retained[capture.retained :])
-                del self._retained[capture.retained :]
-            if capture.observation is not None:
-                capture.observation.succeeded()
-            own = 0 if capture.progress is None else capture.progress.nodes
-            if runner.counted == own:
-                self._found_empty(capture.subject)
-            kept = keep
-            if not self._keep_graph:
-                self._instantiate(runner)
+            ownership.drain()
+            pool = self._graph_pool if pool is None else pool
+            capture = self._capture = Capture(place, pool, self._mode if mode is None else mode)
+            capture.guard = guard
+            if self._observers or observers.ambient.get():
+                self._observe(capture)
+            capture.begin(self, place, self._generators)
+            self._home, self._lost = place.home, ""
         except BaseException:
-            if kept:
-                self._capture = self._guard = None
-            else:
-                self._forget_capture()
+            self._recover()
             raise
-        self._capture = self._guard = None
-        ownership.drain()
+
+    def _observe(self, capture: Capture) -> None:
+        """Let the observers begin."""
+        for observer in (*observers.ambient.get(), *self._observers):
+            observation = observer.begin(capture)
+            if observation is not None:
+                capture.observations.append(observation)
 
     def _found_empty(self, subject: str) -> None:
         """Warn that a capture recorded nothing."""
@@ -345,15 +332,11 @@ class BaseGraph:
                 self._capture.abandon()
             except Exception:  # a framework's, which does not come again
                 self._capture.abandon()
-                self._forgotten(self._capture)
+                self._forgotten()
                 raise
-            self._forgotten(self._capture)
+            self._forgotten()
 
-    def _forgotten(self, capture: Capture) -> None:
-        if self._retained:
-            del self._retained[capture.retained :]
-        if self._watched is not None:
-            self._watched.abandon()
+    def _forgotten(self) -> None:
         if self._runner is not None:
             self._runner.refuse("the capture failed; capture again, and bind() again")
         self._empty()
@@ -365,15 +348,8 @@ class BaseGraph:
             runner.end("the graph was reset; capture again, and bind() again")
             runner.lease.release()
         self._retained = None
-        self._watched = None
+        self._observers = tuple(each for each in self._observers if not isinstance(each, observers.Lasting))
         self._empty()
-
-    def _enter(self, plan: CapturePlan) -> None:
-        try:
-            self._begin(plan)
-        except BaseException:
-            self._recover()
-            raise
 
     def _recover(self) -> None:
         """Leave no trace of an unfinished capture of this thread."""
@@ -424,3 +400,65 @@ class BaseGraph:
                     self._instantiate(runner)
                 elif self._launch is None:  # something was raised between the two
                     self._launch = runner.home_launcher()
+
+
+G = TypeVar("G", bound=BaseGraph)
+
+
+class graph(Generic[G]):
+    """Capture into a graph on a side stream, as `torch.cuda.graph` does.
+
+    Parameters
+    ----------
+    g : Graph
+        The graph to capture into.
+    pool, capture_error_mode
+        As in `Graph.capture_begin`; None keeps the graph's own.
+    stream : stream, optional
+        The stream to capture; by default the graph's own if it was made with one, else a side stream of
+        the thread, which waits for the current one.
+    prepare : bool
+        Synchronise the current stream before the capture, or the captured one if it was named.
+
+    Notes
+    -----
+    ``with graph(g):`` returns the graph. It fails and cleans up like ``with g:``. If a side stream was made,
+    replays go to the stream that was current, if there was one.
+    """
+
+    def __init__(
+        self,
+        g: G,
+        pool: pools.AnyPool | None = None,
+        stream: object = None,
+        capture_error_mode: CaptureMode | None = None,
+        *,
+        prepare: bool = True,
+    ) -> None:
+        if not isinstance(g, BaseGraph):
+            raise TypeError(f"graph: the argument must be an accelerator_graph.Graph, not {g!r}.")
+        if pool is not None:
+            pools.check_pool(pool)
+        if capture_error_mode is not None:
+            check_mode(capture_error_mode)
+        self._graph = g
+        stream = None if stream is None else as_stream(stream, g._backend_name)
+        self._stream = stream
+        self._pool = pool
+        self._mode = capture_error_mode
+        self._prepare = prepare is True or boolean(prepare, "graph: prepare")
+
+    def __enter__(self) -> G:
+        g = self._graph
+        if g._capture is not None or g._runner is not None:
+            g._check("capture_begin()")
+        guard = if_skipped(self, g._recover)
+        place = g._where(self._stream or g._given_stream, g._backend_name, side=True, prepare=self._prepare)
+        g._begin(place, self._pool, self._mode, guard)
+        return g
+
+    @sure_exit
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._graph._exit(kind, exc, trace)

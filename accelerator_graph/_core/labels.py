@@ -14,10 +14,12 @@ from .._interpreter import runs_later
 from ..errors import EmptyLabelWarning
 from . import capture_table
 from .call_site import Site, caller, outside, warn_of_nothing, why_empty
+from .capture import notify, part_of
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
     from ..backends.base import GraphEdge
+    from .capture import Capture, Captured
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -95,13 +97,8 @@ class label:
     def __enter__(self) -> None:
         if capture_table.live:
             capture = next(reversed(capture_table.thread.unfinished.values()), None)
-            if capture is not None and capture.progress is not None:
-                capture.progress.enter(
-                    capture.backend, capture.native, [*open_names(capture.labels), self._name]
-                )
-            start = None if capture is None else capture.recorded()
-            if capture is not None and start is not None:
-                capture.labels.append(Mark(self, self._name, start, self._site()))
+            if capture is not None:
+                part_of(capture.observations, Labels).enter(capture, self, self._name, self._site)
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -109,15 +106,13 @@ class label:
         if not capture_table.live:
             return
         for capture in reversed(capture_table.thread.unfinished.values()):
-            for mark in reversed(capture.labels):
-                if mark.label is self and mark.stop is None:
-                    mark.stop = capture.recorded()
-                    if mark.stop == mark.start and kind is None and not self.may_be_empty:
-                        fact = f"nothing was recorded inside the label {self._name!r}"
-                        warn_of_nothing(f"{fact}: {why_empty(capture.backend)}.", EmptyLabelWarning)
-                    if capture.progress is not None:
-                        capture.progress.enter(capture.backend, capture.native, open_names(capture.labels))
-                    return
+            known = [each for each in capture.observations if isinstance(each, Labels)]
+            mark = known[0].leave(capture, self) if known else None
+            if mark is not None:
+                if mark.stop == mark.start and kind is None and not self.may_be_empty:
+                    fact = f"nothing was recorded inside the label {self._name!r}"
+                    warn_of_nothing(f"{fact}: {why_empty(capture.backend)}.", EmptyLabelWarning)
+                return
 
     def _site(self) -> Site:
         return caller()
@@ -238,27 +233,49 @@ class Mark:
         self.stop: int | None = None
 
 
-def open_names(marks: Sequence[Mark]) -> list[str]:
-    """Return the names of the labels whose blocks have not been left."""
-    return [mark.name for mark in marks if mark.stop is None]
+class Labels:
+    """The labels of one capture, in the order in which they began."""
 
+    __slots__ = ("marks",)
 
-def kept(marks: Sequence[Mark], count: int | None, backend: Backend) -> list[Mark]:
-    """Return the labels of a graph that has so many nodes; those without a node are left out.
+    def __init__(self) -> None:
+        self.marks: list[Mark] = []
 
-    Nothing, with a RuntimeWarning, if the backend has counted wrongly during the capture.
-    """
-    if count is None:
-        return []
-    if all(0 <= mark.start <= _stop(mark, count) <= count for mark in marks):
-        return [mark for mark in marks if mark.start < _stop(mark, count)]
-    _complain(backend, "counted the nodes of a capture wrongly")
-    return []
+    def enter(self, capture: Capture, label: object, name: str, site: Callable[[], Site]) -> None:
+        """Note that a label's block was entered, if the nodes can be counted."""
+        notify(capture.observations, "border", [*self._open_names(), name])
+        start = capture.recorded()
+        if start is not None:
+            self.marks.append(Mark(label, name, start, site()))
 
+    def leave(self, capture: Capture, label: object) -> Mark | None:
+        """Note that a label's block was left, and return its mark; None if it is not of this capture."""
+        for mark in reversed(self.marks):
+            if mark.label is label and mark.stop is None:
+                mark.stop = capture.recorded()
+                notify(capture.observations, "border", self._open_names())
+                return mark
+        return None
 
-def ranges(marks: Sequence[Mark], count: int) -> tuple[LabelledRange, ...]:
-    """Return labels as plain data."""
-    return tuple((mark.name, mark.start, _stop(mark, count), *mark.site) for mark in marks)
+    def _open_names(self) -> list[str]:
+        """Return the names of the labels whose blocks have not been left."""
+        return [mark.name for mark in self.marks if mark.stop is None]
+
+    def succeeded(self, captured: Captured) -> None:
+        """Give the graph its labels, without those that have no node.
+
+        None, with a RuntimeWarning, if the backend has counted wrongly during the capture.
+        """
+        count = captured.count
+        if count is None:
+            return
+        found = [(mark, count if mark.stop is None else mark.stop) for mark in self.marks]
+        if not all(0 <= mark.start <= stop <= count for mark, stop in found):
+            _complain(captured.backend, "counted the nodes of a capture wrongly")
+            return
+        captured.labels = tuple(
+            (mark.name, mark.start, stop, *mark.site) for mark, stop in found if mark.start < stop
+        )
 
 
 def if_in_order(
@@ -269,10 +286,6 @@ def if_in_order(
         _complain(backend, "lists nodes in another order than that of recording")
         return ()
     return labels
-
-
-def _stop(mark: Mark, count: int) -> int:
-    return count if mark.stop is None else mark.stop
 
 
 def _complain(backend: Backend, fact: str) -> None:

@@ -13,12 +13,14 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .._interpreter.outside import setting
 from ..errors import GraphStateError
+from .capture import Capture
+from .observers import LIVENESS, Lasting, Observer
 
 if TYPE_CHECKING:
     from types import FrameType
 
-_NONE: frozenset[int] = frozenset()
 _SHOWN = 5
 
 
@@ -45,38 +47,23 @@ class _Memory(weakref.ref[Any]):
 
 
 class Watchlist:
-    """The arrays that one graph watches."""
+    """Arrays that replays need."""
 
-    __slots__ = ("_before", "_entries", "_named")
+    __slots__ = ("_entries",)
 
     def __init__(self) -> None:
         self._entries: dict[int, _Memory] = {}
-        self._named: set[int] = set()
-        """The entries that the user asked for, by key."""
-        self._before = _NONE
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def add(self, array: object) -> None:
         """Watch an array at the user's request. Raises TypeError if it can't be referenced weakly."""
-        self._add(array, "watched", threading.get_ident(), self._named)
+        self._add(array, "watched", threading.get_ident())
 
-    def begin(self) -> Callable[[object], Callable[[], object]]:
-        """Return a callable that adds an array which this thread uses, and returns its undo."""
-        self._before = frozenset(self._entries) if self._entries else _NONE
-        thread = threading.get_ident()
-        return lambda array: self._add(array, "first used", thread)
-
-    def abandon(self) -> None:
-        """Remove all arrays that were added since `begin`."""
-        for key in set(self._entries) - self._before:
-            del self._entries[key]
-
-    def replace(self, others: Watchlist | None) -> None:
-        """Watch what another graph watches in place of what was found in a capture."""
-        named = {key: entry for key, entry in self._entries.items() if key in self._named}
-        self._entries = named if others is None else named | others._entries
+    def hand_on(self) -> Watchlist | None:
+        """Return this list; None if it is empty, so that replays have nothing to check."""
+        return self if self._entries else None
 
     def check(self) -> None:
         """Raise `GraphStateError` if the memory of an array is gone, with its history as far as known."""
@@ -84,9 +71,7 @@ class Watchlist:
         if gone:
             raise GraphStateError(_message(gone))
 
-    def _add(
-        self, array: object, how: str, thread: int, named: set[int] | None = None
-    ) -> Callable[[], object]:
+    def _add(self, array: object, how: str, thread: int) -> Callable[[], object]:
         memory = _memory_of(array)
         try:
             entry = _Memory(memory, _note)
@@ -101,10 +86,68 @@ class Watchlist:
         made, entry.traced = _made(array)
         entry.text = f"{_description(array)}, {how} at {_place(entry.root, thread)}{made}"
         key = id(entry)
-        if named is not None:
-            named.add(key)
         self._entries[key] = entry
         return lambda: self._entries.pop(key, None)
+
+
+class UsedArrays(Watchlist):
+    """The arrays that one capture's work uses, as far as their frameworks can see them."""
+
+    __slots__ = ("_thread",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+
+    def used(self, array: object) -> Callable[[], object]:
+        """Watch an array that the capturing thread uses; return the undo."""
+        return self._add(array, "first used", self._thread)
+
+
+class Watched(Watchlist, Lasting):
+    """The arrays that a graph watches until it is reset, whatever work it does."""
+
+    __slots__ = ("_copy",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._copy: Watchlist | None = None
+
+    def hand_on(self) -> Watchlist | None:
+        """Return a list of the present arrays: always the same one, as long as these are the same."""
+        if self._copy is None or len(self._copy) != len(self):
+            self._copy = Watchlist()
+            self._copy._entries.update(self._entries)
+        return self._copy.hand_on()
+
+
+class ownership(Observer):
+    """Refuse replays once an array that the captured work uses is gone: `Graph(observe=ownership())`.
+
+    A graph goes on using the addresses that it was captured with. If an array was freed meanwhile, the
+    results are wrong, without an error. The arrays are found as far as their frameworks can see them, and
+    referenced weakly; `Graph.watch` adds others. A replay then raises `GraphStateError`, which names the
+    array.
+
+    For a whole program, there is the environment variable ``ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS=1``; ``0``
+    forbids it.
+
+    Examples
+    --------
+    ::
+
+        with torch.cuda.Stream(), ag.Graph(observe=ag.ownership()) as graph:
+            y = model(x)
+    """
+
+    __slots__ = ()
+
+    def begin(self, capture: Capture) -> UsedArrays | None:
+        """Watch the arrays of a capture, unless another observer does, or the environment forbids it."""
+        if setting(LIVENESS, "1", "0") == "0":
+            return None
+        found = any(isinstance(each, UsedArrays) for each in capture.observations)
+        return None if found else UsedArrays()
 
 
 def _note(entry: _Memory) -> None:

@@ -15,7 +15,7 @@ from ..errors import AcceleratorGraphError
 from ..interop import registry as interop
 from ..interop.base import PoolContents, PoolSegment
 from . import stream_stack
-from .switches import measuring
+from .observers import measuring
 
 if TYPE_CHECKING:
     from .ownership import Owned

@@ -20,17 +20,12 @@ from ..errors import DriverError
 from .capture_table import disturbed_by, live
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from ..backends.base import AnyBackend as Backend
     from ..backends.base import Recorder
     from ..interop.base import FrameworkRecorder
 
-    class _Tracked(Protocol):
-        def _after_fork(self) -> None: ...
 
-
-class _Ref(weakref.ref["_Tracked"]):
+class Ref(weakref.ref[Any]):
     """A weak reference that is only equal to itself, even if its object can't be hashed."""
 
     __slots__ = ()
@@ -38,9 +33,10 @@ class _Ref(weakref.ref["_Tracked"]):
     __eq__ = object.__eq__
 
 
-_tracked: set[_Ref] = set()
-"""The graphs. A `WeakSet` would take ten times as long, in Python."""
-_forget = _tracked.discard
+graphs: set[Ref] = set()
+"""The graphs and graphed functions that there are, each added as ``Ref(graph, forget)``: a forked child tells
+them that they can't be used any more. A `WeakSet` would take ten times as long, in Python."""
+forget = graphs.discard
 
 forks = 0
 """The number of forks between this process and the first one."""
@@ -136,7 +132,10 @@ class Owned(Finalizer):
         self.recorder = recorder  # the rest as in `Finalizer`: each capture makes two
         self.backend = backend
         self.value = value
-        self.keeps = keeps and (*keeps, *[each._hold for each in keeps if isinstance(each, Finalizer)])
+        for each in keeps:
+            if isinstance(each, Finalizer):
+                keeps = (*keeps, each._hold)
+        self.keeps = keeps
         self._hold = object()
         self._forks = forks
 
@@ -157,14 +156,9 @@ class Owned(Finalizer):
         return self.value.native if cast("FrameworkRecorder", recorder).lends(self.value) else None
 
 
-def track(graph: _Tracked) -> None:
-    """Have a forked child tell this graph that it can't be used any more."""
-    _tracked.add(_Ref(graph, _forget))
-
-
-def tracked() -> list[_Tracked]:
-    """Return the graphs that are there."""
-    return [graph for each in list(_tracked) if (graph := each()) is not None]
+def tracked() -> list[Any]:
+    """Return the graphs and graphed functions that there are."""
+    return [graph for each in list(graphs) if (graph := each()) is not None]
 
 
 def drain() -> None:

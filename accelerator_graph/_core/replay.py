@@ -18,11 +18,11 @@ from ..backends.base import Capability, SameContext, SameStream, unsupported
 from ..errors import AcceleratorGraphError, CaptureError, GraphStateError, UnsupportedError
 from . import capture_table
 from .extension import fast, new_lock
+from .observers import check_of, measuring
 from .ownership import Owned, drain
 from .states import RESET_MEANWHILE
 from .stream_stack import is_constant
 from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
-from .switches import measuring
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
@@ -132,7 +132,7 @@ class Current:
         self.why = why
         self.until = until
 
-    def checked(self, check: Callable[[], None]) -> Current:
+    def checked(self, check: Callable[[], None] | None) -> Current:
         """Return the same with this check."""
         return Current(self.executable, check, self.former, self.why, self.until)
 
@@ -375,6 +375,7 @@ class Runner:
         "lease",
         "lock",
         "measured",
+        "observations",
         "retained",
     )
 
@@ -402,6 +403,8 @@ class Runner:
         """Whether another stream was captured than that of replays."""
         self.retained: tuple[object, ...] = ()
         """What the graph's present work needs."""
+        self.observations: tuple[Any, ...] = ()
+        """What stays with the work of what has observed its capture."""
         self.changing: Changing | None = None
         """The change of the graph that is under way."""
         self.counted = captured.count
@@ -601,11 +604,11 @@ class Runner:
         latest.launch()
         return True
 
-    def check_with(self, check: Callable[[], None]) -> None:
-        """Call this ahead of every launch from now on, in callables from before, too."""
+    def observe(self, *observations: Any) -> None:
+        """Have these observations, whose checks are called ahead of every launch from now on."""
         with self.lock:
-            if self._current.check is None:
-                self.launching.owner = self._current.checked(check)
+            self.launching.owner = self._current.checked(check_of(observations))
+            self.observations = observations
 
     def refuse(self, why: str, until: Literal["replay", "instantiate"] = "replay") -> None:
         """Let go of the executable; callables raise `GraphStateError` until there is another one."""

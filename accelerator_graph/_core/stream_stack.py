@@ -26,23 +26,22 @@ T = TypeVar("T")
 
 
 class Entry:
-    """A stream that is current on a thread from `enter` to `leave`.
-
-    Parameters
-    ----------
-    stream : Stream
-        The stream.
-    entrant : object
-        Another name for the entry, which `leave` takes as well.
-    """
+    """A stream that is current on a thread from `enter` to `leave`."""
 
     __slots__ = ("entrant", "guard", "stream", "undos")
 
-    def __init__(self, stream: Stream, entrant: object) -> None:
-        self.stream = stream
-        self.entrant = entrant
-        self.undos: list[Callable[[], object]] = []
-        self.guard: object = None
+    stream: Stream
+    entrant: object
+    """Another name for the entry, which `leave` takes as well."""
+    undos: list[Callable[[], object]]
+    guard: object
+
+
+def new_entry(stream: Stream, entrant: object = None, guard: object = None) -> Entry:
+    """Return an entry for a stream."""
+    entry = Entry()
+    entry.stream, entry.entrant, entry.undos, entry.guard = stream, entrant, [], guard
+    return entry
 
 
 class _Thread(threading.local):
@@ -59,22 +58,28 @@ def taking_part(backend: Backend) -> Sequence[Framework]:
     return () if backend.recording == "explicit" else interop.taking_part(backend.name)
 
 
-def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> int | None:
+def enter(entry: Entry) -> None:
     """Make a stream the current one of this thread, and of every framework that takes part.
 
-    By default these are looked up. After an error, `leave` undoes whatever was done. Returns the handle that
-    frameworks know the stream by; None without one, or without frameworks.
+    After an error, `leave` undoes whatever was done.
     """
     thread.entries.append(entry)
+    frameworks = taking_part(entry.stream._backend)
+    if frameworks:
+        make_current(entry, frameworks)
+
+
+def make_current(entry: Entry, frameworks: Sequence[Framework]) -> int | None:
+    """Make a stream the current one of these frameworks; return the handle that they know it by, if any."""
     stream = entry.stream
     backend = stream._backend
-    if frameworks is None:
-        frameworks = taking_part(backend)
-    if not frameworks or Capability.HANDLES not in backend.capabilities(stream._device):
+    if Capability.HANDLES not in backend.capabilities(stream._device):
         return None
     handle = backend.handle_int(stream._native)
     for framework in frameworks:
-        entry.undos.extend(filter(None, (framework.use_stream(handle, stream._device),)))
+        undo = framework.use_stream(handle, stream._device)
+        if undo is not None:
+            entry.undos.append(undo)
     return handle
 
 
@@ -103,7 +108,7 @@ def leave(who: object) -> None:
 
 def within(stream: Stream, work: Callable[..., T], *args: Any) -> T:
     """Return ``work(*args)``, done while a stream is the current one."""
-    entry = Entry(stream, None)
+    entry = new_entry(stream)
     try:
         try:
             enter(entry)

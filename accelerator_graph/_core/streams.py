@@ -254,13 +254,15 @@ class Stream:
 
     def launch(self, work: Any, /, *args: Any, **how: Any) -> None:
         """Enqueue `work(*args)`: a callable on cpu, a kernel elsewhere; `how` is the backend's."""
-        _held = self._in_use()
+        _held = self._owner  # as in `_in_use`
+        if self._closed or self._forks != ownership.forks:
+            self._check()
         self._backend.launch(self._native, work, *args, **how)
         self._retain(work, args, how)
 
     def _retain(self, *objects: Any) -> None:
-        for graph in [*capture_table.thread.graphs.values()]:
-            graph.retain(objects)
+        for capture in [*capture_table.thread.unfinished.values()]:
+            capture.retained.append(objects)
 
     def record(self, *, timing: bool = False) -> Event:
         """Mark the present end of the stream's work.
@@ -358,7 +360,7 @@ class Stream:
         before = innermost()
         if before is not None:
             self._join(before)
-        entry = stream_stack.Entry(self, self)
+        entry = stream_stack.new_entry(self, self)
         entry.guard = if_skipped(self, partial(stream_stack.leave, entry))
         try:
             stream_stack.enter(entry)
@@ -460,7 +462,8 @@ def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Str
         Its backend can't be used.
     """
     if isinstance(obj, Stream):
-        obj._check()
+        if obj._closed or obj._forks != ownership.forks:
+            obj._check()
         if backend is not None and obj.backend != backend:
             raise ValueError(f"the {describe(obj)} is not of backend {backend!r}, {why}.")
         return obj

@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends.base import Capability, Misfit
 from ..errors import DriverError, UnsupportedError
-from ..interop.base import Collective
 from . import states
-from .capture import Captured, CapturePlan
-from .current_stream import stream_to_capture
+from .capture import Captured
 from .graph import BaseGraph
-from .liveness import Watchlist
+from .observers import Lasting, handed_on
 from .ownership import drain
 from .pools import Lease
 from .replay import Changing, Runner, allows_one_executable
-from .side_streams import beside_current
 from .streams import FrameworkCurrent, describe
 
 if TYPE_CHECKING:
-    from .progress import Progress
     from .replay import Executable
 
 
@@ -62,9 +58,8 @@ class Work(NamedTuple):
     captured: Captured
     lease: Lease
     retained: tuple[object, ...]
-    watched: Watchlist | None
-    collectives: tuple[Collective, ...]
-    progress: Progress | None
+    observations: tuple[Any, ...]
+    """What stays with the work of what has observed its capture."""
 
 
 def own_work(graph: BaseGraph) -> Work:
@@ -100,9 +95,7 @@ def shared_work(graph: BaseGraph, runner: Runner, captured: Captured, what: str)
 
 def _work(graph: BaseGraph, runner: Runner, captured: Captured, lease: Lease) -> Work:
     retained = {id(each): each for each in (*runner.retained, *(graph._retained or ()))}  # each one once
-    return Work(
-        captured, lease, tuple(retained.values()), graph._watched, graph._collectives, graph._progress
-    )
+    return Work(captured, lease, tuple(retained.values()), handed_on(runner.observations))
 
 
 def check_shareable(captured: Captured, what: str) -> None:
@@ -165,12 +158,7 @@ def _take(
         executable.changes = None
     runner.captured = work.captured if runner.keeps_graph else None
     runner.lease, runner.retained, runner.counted = work.lease, work.retained, counted
-    graph._collectives, graph._progress = work.collectives, work.progress
-    if graph._watched is None and work.watched:
-        graph._watched = Watchlist()
-    if graph._watched is not None:
-        graph._watched.replace(work.watched)
-        runner.check_with(graph._watched.check)
+    runner.observe(*(each for each in runner.observations if isinstance(each, Lasting)), *work.observations)
 
 
 def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, list[Any]]:
@@ -217,25 +205,19 @@ class Recapture:
         runner = graph._runner_for("recapture()")
         fresh._check("capture_begin()")
         self.update = None
-        stream, home = graph._given_stream, None
-        if stream is None and runner.beside:
-            stream, home, _ = beside_current(graph._backend_name, wait=False)
-        elif stream is None and isinstance(runner.home._owner, FrameworkCurrent):
-            stream = stream_to_capture(graph._backend_name)
-        elif stream is None:
+        stream = graph._given_stream
+        if stream is None and not runner.beside and not isinstance(runner.home._owner, FrameworkCurrent):
             stream = runner.home
-        where, wanted = ((each._backend, each.device) for each in (stream, runner.home))
+        place = graph._where(stream, graph._backend_name, side=runner.beside, prepare=True)
+        where, wanted = ((each._backend, each.device) for each in (place.stream, runner.home))
         if where != wanted:
             raise ValueError(
                 f"Graph.recapture(): the graph is on device {wanted[1]} of backend {wanted[0].name!r}, but "
                 f"the current stream on device {where[1]} of backend {where[0].name!r}; make a stream of the "
                 "graph's device current."
             )
-        fresh._guard = if_skipped(self, fresh._recover)
-        plan = CapturePlan()
-        plan.stream, plan.home, plan.prepare = stream, home, True
-        plan.pool = runner.lease.shown if fresh._graph_pool is None else None
-        fresh._enter(plan)
+        guard = if_skipped(self, fresh._recover)
+        fresh._begin(place, runner.lease.shown if fresh._graph_pool is None else None, guard=guard)
         return self
 
     @sure_exit
@@ -269,11 +251,7 @@ def clone(graph: BaseGraph, copy: BaseGraph) -> None:
     check_shareable(work.captured, "clone()")
     made = Runner(work.captured, True, runner.home.held(), work.lease, None)
     made.beside, made.retained = runner.beside, work.retained
-    copy._collectives, copy._progress = work.collectives, work.progress
-    if work.watched:
-        copy._watched = Watchlist()
-        copy._watched.replace(work.watched)
-        made.check_with(copy._watched.check)
+    made.observe(*work.observations)
     copy._home, copy._runner = graph._home, made
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from .._core.pools import AnyPool, check_pool
-from .._core.switches import to_verify
-from .._interpreter.outside import integer
+from .._interpreter.outside import integer, setting
 from .arguments import check_ordinary
 from .function import Graphed
 from .options import CacheInfo, GivenOptions, GraphInputs, Mode, Options
@@ -16,6 +15,8 @@ __all__ = ["CacheInfo", "GraphInputs", "Graphed", "graphed"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_VERIFY = "ACCELERATOR_GRAPH_VERIFY"
 
 
 @overload
@@ -123,12 +124,24 @@ def graphed(
     """
     times, most = integer(warmup, "warmup"), integer(max_graphs, "max_graphs")
     options = Options(
-        times, key, most, outputs, check_pool(pool), on_capture_error, inputs, to_verify(verify)
+        times,
+        key,
+        most,
+        outputs,
+        check_pool(pool),
+        on_capture_error,
+        inputs,
+        verify or _verify_always(),
     )
     options.check()
     if function is None:
         return lambda function: _graphed(function, options)
     return _graphed(function, options)
+
+
+def _verify_always() -> str | None:
+    """Return what the environment asks for where a program leaves `verify` out."""
+    return setting(_VERIFY, "first") or None
 
 
 def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any]:

@@ -63,7 +63,7 @@ class Graphed(Generic[P, R]):
         self._cache = GraphCache(options)
         self._latest: tuple[RecordedCall, Guarded] | None = None
         """The graph of the latest call, and what sees that the next one is like that, if anything does."""
-        ownership.track(self)
+        ownership.graphs.add(ownership.Ref(self, ownership.forget))
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""

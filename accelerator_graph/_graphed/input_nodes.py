@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .._arrays.arrays import ArrayType
 from .._arrays.placement import same_bytes
 from .._arrays.signatures import Leaves
+from .._core.current_stream import give_back, take_branches
 from .._core.extension import fast
-from .._core.side_streams import give_back, take_branches
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import Capability, NodeSetter

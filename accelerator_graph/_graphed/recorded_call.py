@@ -11,8 +11,8 @@ from .._arrays.arrays import clear_autocast_caches, on_device, on_host
 from .._arrays.placement import only_our_streams, works_on_host, writable
 from .._arrays.signatures import Call, Leaves, Reader
 from .._core import stream_stack
+from .._core.current_stream import side_of
 from .._core.pools import PoolId
-from .._core.side_streams import side_of
 from .._core.streams import Stream
 from ..api import Graph, graph
 from .binding import NotFollowing, why_copied

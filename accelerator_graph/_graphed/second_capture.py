@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
-from .._core import switches
 from .._core.call_site import outside
-from .._core.switches import diagnosing
+from .._core.observers import DIAGNOSE
+from .._interpreter.outside import setting
+from ..diagnosis import _tracing
 from ..errors import CaptureError
 from .recorded_call import RecordedCall
 
@@ -23,20 +24,13 @@ def may_follow(error: CaptureError, calls: int) -> bool:
     """
     if not calls or not _is_broken(error):
         return False
-    return not (
-        switches.is_forbidden(switches.DIAGNOSE)
-        or switches.is_on(None, switches.DIAGNOSE)
-        or diagnosing.get()
-    )
+    return not (setting(DIAGNOSE, "1", "0") or _tracing.is_on())
 
 
 def diagnosed(record: Callable[[], RecordedCall]) -> RecordedCall:
     """Capture with the diagnosis on."""
-    token = diagnosing.set(True)
-    try:
+    with _tracing.diagnose():
         return record()
-    finally:
-        diagnosing.reset(token)
 
 
 def capture_again(record: Callable[[], RecordedCall], failed: CaptureError, function: object) -> RecordedCall:
@@ -64,7 +58,7 @@ def _recorded_or_error(record: Callable[[], RecordedCall]) -> RecordedCall | Cap
             return None
         error.add_note(
             "The function was captured a second time, with the diagnosis on, to find this; "
-            f"{switches.VARIABLES[switches.DIAGNOSE]}=0 turns that off."
+            f"{DIAGNOSE}=0 turns that off."
         )
         return error
     except Exception:  # what the function raises depends on how often it ran

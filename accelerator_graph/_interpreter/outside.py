@@ -6,9 +6,10 @@ Some variables are read for every graph: a notebook can set one after a failure.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from functools import cache
 from operator import index
+from typing import Any
 
 
 def variable(name: str) -> str:
@@ -23,10 +24,24 @@ def variable(name: str) -> str:
     return os.environ.get(name, "").strip()
 
 
-def is_unset(*names: str) -> bool:
-    """Return True if none of these environment variables is set, False if one is, or if that is not known."""
-    beneath = getattr(os.environ, "_data", None)
-    return beneath is not None and not any(map(beneath.__contains__, map(_key, names)))
+def setting(name: str, *values: str) -> str:
+    """Return what an environment variable is set to, one of these values; empty if it is not set, or empty.
+
+    Raises ValueError if it has another value.
+    """
+    value = variable(name)
+    if value and value not in values:
+        raise ValueError(f"{name} is {value!r}; set it to {' or '.join(values)}, or unset it.")
+    return value
+
+
+environment: Mapping[Any, Any] = getattr(os.environ, "_data", os.environ)
+"""The environment as a plain dictionary, to ask for `keys` without a function in Python."""
+
+
+def keys(*names: str) -> Set[Any]:
+    """Return what these environment variables are called in `environment`."""
+    return {*names, *map(_key, names)}
 
 
 _key = cache(os.environ.encodekey)

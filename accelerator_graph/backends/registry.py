@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .._interpreter import imported_on_use, runs_later
-from .._interpreter.outside import is_unset, variable
+from .._interpreter.outside import environment, keys, variable
 from .._plugins import Catalogue
 from .._plugins.entry_points import is_name
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
@@ -41,6 +41,7 @@ MEANT = {"gpu": "cuda", "nvidia": "cuda", "rocm": "hip", "amd": "hip"}
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 VARIABLE = "ACCELERATOR_GRAPH_BACKEND"
+_KEYS = keys(VARIABLE)
 
 _blocks: ContextVar[tuple[Block, ...]] = ContextVar("accelerator_graph_backend", default=())
 """The ``with`` blocks that this thread (or task) is in, the innermost last."""
@@ -179,7 +180,9 @@ class Registry:
             The value of ``ACCELERATOR_GRAPH_BACKEND`` can't be a name. Empty counts as unset.
         """
         blocks = _blocks.get()
-        return blocks[-1].name if blocks else None if is_unset(VARIABLE) else by_environment()
+        if blocks:
+            return blocks[-1].name
+        return None if environment.keys().isdisjoint(_KEYS) else by_environment()
 
     def resolve(self, name: str | None = None, *, cpu_fallback: bool = False) -> AnyBackend:
         """Return the opened backend that is meant.

@@ -5,21 +5,21 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from .. import api
-from .._core import capture_table, ownership, stream_stack, switches
-from .._core.capture import CaptureMode, CapturePlan
+from .._core import capture_table, ownership, stream_stack
+from .._core.capture import CaptureMode, Where
+from .._core.liveness import ownership as ownership_of_arrays
 from .._core.pools import AnyPool
 from .._core.streams import Borrowed, FrameworkCurrent, Stream
-from .._interpreter.outside import is_unset
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error
 from ..interop import registry as interop
 from ..interop.torch import Torch
 from . import _words as words
-
-_LIVENESS = switches.VARIABLES[switches.LIVENESS]
 
 _PASSED_ON = {
     "get_graph_data",
@@ -57,29 +57,47 @@ class TorchGraph(api.Graph):
     """The class of torch that this one stands in for; None if torch has none."""
 
     check_input_liveness = False
-    """For the next capture; the environment variable may ask for it as well."""
+    """For the next capture; the environment variable may ask for it as well, or forbid it."""
 
-    def _begin(self, plan: CapturePlan) -> None:
-        torch = torch_module()
+    @staticmethod
+    def _where(
+        stream: Stream | None, backend: str | None, *, side: bool = False, prepare: bool = False
+    ) -> Where:
+        """Capture torch's current stream, and have replays follow it."""
+        torch, place = torch_module(), Where()
+        with _in_torchs_words():
+            place.stream = target = stream or _current()
+        device = target._device
+        here = _surroundings()
+        place.frameworks, place.prepares, place.waits_for = here.taking_part, prepare, None
+        if prepare and not capture_table.live:
+            _prepare(torch, device)
+        elif prepare:
+            place.waits_for = target
+        handle, _ = here.torch.current_stream(device)
+        if handle:
+            place.home = here.current(handle, device)
+            place.hold = place.home.held()
+        else:
+            place.hold = here.default(device)
+            place.home = place.hold.held()
+        return place
+
+    def _begin(self, place: Where, *how: Any, **guard: Any) -> None:
+        before = self._observers
+        if self.check_input_liveness:
+            self._observers = (*before, ownership_of_arrays())
         try:
-            plan.stream = target = plan.stream or _current()
-            if plan.prepare and not capture_table.live:
-                _prepare(torch, target._device)
-                plan.idle = True
-            if plan.home is None:
-                _follow(plan, target._device)
-            if not is_unset(_LIVENESS):
-                plan.finds_inputs = switches.is_on(self.check_input_liveness or None, switches.LIVENESS)
-            elif self.check_input_liveness:
-                plan.finds_inputs = True
-            super()._begin(plan)
-        except CaptureError as error:
-            if error.reason == "default_stream":
-                error.args = (words.ahead(words.DEFAULT_STREAM, str(error)),)
+            with _in_torchs_words():
+                super()._begin(place, *how, **guard)
+            owner = place.stream._owner
+            if isinstance(owner, Borrowed) and isinstance(owner.obj, torch_module().cuda.Stream):
+                torch_module().cuda.set_stream(owner.obj)  # equals the caller's object for the stream
+        except BaseException:
+            self._recover()
             raise
-        owner = target._owner
-        if isinstance(owner, Borrowed) and isinstance(owner.obj, torch.cuda.Stream):
-            torch.cuda.set_stream(owner.obj)  # the same stream, in an object that equals the caller's
+        finally:
+            self._observers = before
 
     def _abandon(self, exc: BaseException, *then: str) -> None:
         """Leave no trace because the body raised. torch's refusals pass unchanged, as in torch."""
@@ -90,7 +108,7 @@ class TorchGraph(api.Graph):
                 raise
 
     def _worded(self, what: str, message: str) -> str:
-        return words.worded(what, message, self.state, keeps=self._keep_graph, hip=_for_hip())
+        return words.worded(what, message, self.state, keeps=self._keeps == "graph", hip=_for_hip())
 
     def _torch_graph(self) -> Any:
         """Return torch's own graph, which records and replays."""
@@ -126,7 +144,7 @@ class CUDAGraph(TorchGraph):
             What the driver refuses during the capture.
         check_input_liveness : bool
             Raise at a replay if an array that the captured work uses is gone, as
-            `Graph(check_input_liveness=True)` does.
+            `Graph(observe=ownership())` does.
 
         Raises
         ------
@@ -192,6 +210,17 @@ class Graph(TorchGraph):
         super().__init__(keep_graph, pool=pool, capture_error_mode=capture_error_mode)
 
 
+@contextmanager
+def _in_torchs_words() -> Iterator[None]:
+    """Put torch's sentence about default streams ahead of an error that says the same."""
+    try:
+        yield
+    except CaptureError as error:
+        if error.reason == "default_stream":
+            error.args = (words.ahead(words.DEFAULT_STREAM, str(error)),)
+        raise
+
+
 def _for_hip() -> bool:
     return bool(torch_module().version.hip)
 
@@ -213,7 +242,7 @@ class _Surroundings:
         Those that have initialised a backend, torch among them, and that backend's name.
     """
 
-    __slots__ = ("backend", "defaults", "forks", "frameworks", "taking_part", "torch")
+    __slots__ = ("_defaults", "backend", "forks", "frameworks", "taking_part", "torch")
 
     def __init__(self, frameworks: list[tuple[Any, str]]) -> None:
         self.frameworks = frameworks
@@ -221,13 +250,19 @@ class _Surroundings:
         self.torch, name = next((each, name) for each, name in frameworks if isinstance(each, Torch))
         self.backend = registry.get(name)
         self.taking_part = stream_stack.taking_part(self.backend)
-        self.defaults: dict[int, Stream] = {}
-        """By device: a hold on torch's default stream that nobody closes."""
+        self._defaults: dict[int, Stream] = {}
 
     def current(self, handle: int, device: int) -> Stream:
         """Return torch's current stream of a device, for a graph whose replays follow it."""
         native = self.backend.as_stream(handle)
         return Stream._make(self.backend, native, device, FrameworkCurrent(self.torch))
+
+    def default(self, device: int) -> Stream:
+        """Return a hold on torch's default stream of a device, which nobody closes."""
+        found = self._defaults.get(device)
+        if found is None:
+            found = self._defaults[device] = self.current(0, device)
+        return found
 
 
 _latest: _Surroundings | None = None
@@ -240,20 +275,6 @@ def _surroundings() -> _Surroundings:
     if known is None or known.frameworks != frameworks or known.forks != ownership.forks:
         known = _latest = _Surroundings(frameworks)
     return known
-
-
-def _follow(plan: CapturePlan, device: int) -> None:
-    """Have replays follow torch's current stream of a device, and note who takes part in the capture."""
-    here = _surroundings()
-    plan.frameworks = here.taking_part
-    handle, _ = here.torch.current_stream(device)
-    default = None if handle else here.defaults.get(device)
-    if default is not None:
-        plan.default, plan.home = default, default.held()
-    else:
-        plan.home = here.current(handle, device)
-        if not handle:
-            here.defaults[device] = plan.home.held()
 
 
 def stream_of(own: Any) -> Stream:

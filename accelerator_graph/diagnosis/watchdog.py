@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self, TextIO
 from .._interpreter.outside import boolean
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..api import Graph
+from .progress import markers_of
 from .ranks_groups import Peers, check_seconds, peers_of
 
 _PATIENCE = 5.0
@@ -53,8 +54,8 @@ class watchdog:
     Parameters
     ----------
     graph : Graph
-        The graph that is replayed. Make it with ``progress=True``, and label its parts: without that, only
-        the stacks are known.
+        The graph that is replayed. Make it with ``observe=progress()``, and label its parts: without that,
+        only the stacks are known.
     seconds : float
         How long the block may take.
     group
@@ -151,10 +152,8 @@ class watchdog:
 
 
 def _place(graph: Graph) -> str:
-    progress = graph._progress  # another thread may reset the graph
-    if progress is None:
-        return "not known, since its graph was made without progress=True"
-    return str(progress.place())
+    markers = markers_of(graph)
+    return str(markers.place()) if markers else "not known, since its graph was made without progress()"
 
 
 def _stacks() -> dict[str, str]:

@@ -172,9 +172,9 @@ class Framework(ABC):
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo | None:
         """Call `used` for each array that this thread's work uses from now on; return the undo.
 
-        Called during a capture, if ``check_input_liveness`` is on. Report each array once, at its first use,
-        but no array whose memory the capture or the pool provides. If that turns out later, call the undo
-        that `used` returned. None if the framework can't see which arrays are used.
+        Called during a capture, if an observer of the graph wants to know them. Report each array once, at
+        its first use, but no array whose memory the capture or the pool provides. If that turns out later,
+        call the undo that `used` returned. None if the framework can't see which arrays are used.
         """
         return None
 

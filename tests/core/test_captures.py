@@ -10,7 +10,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._core import capture_table, ownership, stream_stack
-from accelerator_graph._core.capture import NO_TOKEN, CapturePlan, native_mode
+from accelerator_graph._core.capture import NO_TOKEN, native_mode
 from accelerator_graph.backends.base import Capability, CaptureStatus
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.interop.base import Collective, Framework
@@ -126,7 +126,7 @@ def asked(what):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_every_framework_takes_part_and_each_step_is_undone(stream, two, fails):
-    graph = ag.Graph(stream=stream, check_input_liveness=True)
+    graph = ag.Graph(stream=stream, observe=ag.ownership())
     try:
         with graph:
             [capture] = capture_table.live.values()
@@ -189,7 +189,7 @@ def test_the_first_framework_that_can_record_does(stream, two, monkeypatch, reco
         return Records(backend, (77, len(given)))
 
     monkeypatch.setattr(First, "recorder", recorder)
-    graph = ag.Graph(stream=stream, check_input_liveness=True)
+    graph = ag.Graph(stream=stream, observe=ag.ownership())
     with graph:
         [capture] = capture_table.live.values()
         stream.launch(int)
@@ -205,11 +205,7 @@ def test_the_first_framework_that_can_record_does(stream, two, monkeypatch, reco
 
 def test_modes_have_the_backends_own_names(stream, monkeypatch):
     backend = SimpleNamespace(name="mine", capture_modes=("relaxed", "global"))
-    assert [native_mode(backend, mode) for mode in ("default", "global", "relaxed")] == [
-        "relaxed",
-        "global",
-        "relaxed",
-    ]
+    assert [native_mode(backend, mode) for mode in ("global", "relaxed")] == ["global", "relaxed"]
     with pytest.raises(ag.UnsupportedError, match=r"^backend 'mine' has no capture mode 'thread_local'"):
         native_mode(backend, "thread_local")
     begun, begin = [], CpuBackend.capture_begin
@@ -344,9 +340,11 @@ def test_only_the_frameworks_that_were_chosen_take_part(stream, two, chosen):
     names = ["First", "Second"] if chosen is None else chosen
     there = [each for each in interop.registry.active("cpu") if type(each).__name__ in names]
     assert len(there) == len(names)
-    graph, plan = ag.Graph(stream=stream), CapturePlan()
-    plan.frameworks = None if chosen is None else there
-    graph._begin(plan)
+    graph = ag.Graph(stream=stream)
+    place = graph._where(stream, None)
+    if chosen is not None:
+        place.frameworks = there
+    graph._begin(place)
     try:
         for what in ("use_stream", "collectives", "route"):
             assert [each[0] for each in asked(what)] == names

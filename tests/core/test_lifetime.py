@@ -320,12 +320,12 @@ class Alike:
 
 
 def test_graphs_that_are_equal_are_tracked_apart():
-    known, (one, other) = len(ownership._tracked), (Alike(), Alike())
+    known, (one, other) = len(ownership.graphs), (Alike(), Alike())
     for each in (one, other):
-        ownership.track(each)
+        ownership.graphs.add(ownership.Ref(each, ownership.forget))
     assert [id(each) for each in ownership.tracked() if type(each) is Alike].count(id(one)) == 1
     del one
-    assert len(ownership._tracked) == known + 1
+    assert len(ownership.graphs) == known + 1
     assert [id(each) for each in ownership.tracked() if type(each) is Alike] == [id(other)]
 
 

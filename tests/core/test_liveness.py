@@ -82,10 +82,16 @@ def runs_fixture():
     return []
 
 
+def watched(g):
+    """What a graph watches."""
+    lists = [each for each in g._runner.observations if isinstance(each, liveness.Watchlist)]
+    return lists[0] if lists else ()
+
+
 def capture(standin, runs, *arrays, **options):
     """A graph over arrays, on a stream of its own."""
     stream = ag.Stream(backend="cpu")
-    g = ag.Graph(stream=stream, **{"check_input_liveness": True, **options})
+    g = ag.Graph(stream=stream, **{"observe": ag.ownership(), **options})
     with g:
         for array in arrays:
             standin.use(array)
@@ -136,7 +142,7 @@ def runs_well(g, runs, *more):
 def test_a_freed_input_is_refused_and_named(standin, runs):
     x = Array(4, 2)
     stream = ag.Stream(backend="cpu")
-    g = ag.Graph(stream=stream, check_input_liveness=True)
+    g = ag.Graph(stream=stream, observe=ag.ownership())
     with g:
         standin.use(x)  # here it is used
         stream.launch(runs.append, 1)
@@ -192,7 +198,7 @@ def test_what_is_kept_is_fine(standin, runs):
 def test_what_is_taken_back_is_fine(standin, runs):
     x = Array()
     stream = ag.Stream(backend="cpu")
-    with ag.Graph(stream=stream, check_input_liveness=True) as g:
+    with ag.Graph(stream=stream, observe=ag.ownership()) as g:
         [forget] = standin.use(x)
         stream.launch(runs.append, 1)
         forget()
@@ -205,7 +211,7 @@ def test_work_in_a_thread_of_the_frameworks_own(standin, runs):
     x, done = Array(), _thread.allocate_lock()
     done.acquire()
     stream = ag.Stream(backend="cpu")
-    with ag.Graph(stream=stream, check_input_liveness=True) as g:
+    with ag.Graph(stream=stream, observe=ag.ownership()) as g:
         _thread.start_new_thread(standin.work, (x, done))
         assert done.acquire(timeout=LIMIT)  # here it goes on
         stream.launch(runs.append, 1)
@@ -237,7 +243,7 @@ def test_observing_ends_with_the_capture(standin, runs):
 def test_observing_ends_with_a_capture_that_fails(standin, runs):
     x, y = Array(), Array()
     stream = ag.Stream(backend="cpu")
-    g = ag.Graph(stream=stream, check_input_liveness=True)
+    g = ag.Graph(stream=stream, observe=ag.ownership())
     g.watch(y)
     with pytest.raises(ZeroDivisionError), g:
         standin.use(x) and 1 // 0
@@ -253,7 +259,7 @@ def test_observing_ends_with_a_capture_that_fails(standin, runs):
 def test_an_error_in_observe_leaves_no_trace(standin, runs, monkeypatch):
     monkeypatch.setattr(Standin, "observe", lambda *_: 1 // 0)
     stream = ag.Stream(backend="cpu")
-    g = ag.Graph(stream=stream, check_input_liveness=True)
+    g = ag.Graph(stream=stream, observe=ag.ownership())
     with pytest.raises(ZeroDivisionError), g:
         raise AssertionError
     assert g.state == "empty"
@@ -273,14 +279,14 @@ def test_an_error_in_observe_leaves_no_trace(standin, runs, monkeypatch):
         ("", None, False),
         ("0", None, False),
         (" 1 ", None, True),
-        ("1", False, False),
-        ("0", True, True),
+        ("1", True, True),
+        ("0", True, False),
     ],
 )
-def test_the_variable_decides_where_nothing_is_given(standin, runs, monkeypatch, variable, given, on):
+def test_the_variable_adds_it_or_forbids_it(standin, runs, monkeypatch, variable, given, on):
     if variable is not None:
         monkeypatch.setenv(VARIABLE, variable)
-    capture(standin, runs, check_input_liveness=given)
+    capture(standin, runs, observe=ag.ownership() if given else ())
     assert bool(standin.log) is on
 
 
@@ -289,15 +295,12 @@ def test_other_values_are_errors(monkeypatch, value):
     monkeypatch.setenv(VARIABLE, value)
     with pytest.raises(ValueError, match=f"^{VARIABLE} is {value!r}; set it to 1 or 0, or unset it.$"):
         ag.Graph()
-    ag.Graph(check_input_liveness=False)
-    with pytest.raises(TypeError, match=r"^check_input_liveness must be True, False or None, not 1\.$"):
-        ag.Graph(check_input_liveness=1)
 
 
 def test_nothing_is_in_the_way_of_replays_without_it(standin, runs, monkeypatch):
     monkeypatch.setattr(liveness.Watchlist, "check", lambda self: pytest.fail("it is checked"))
     x = Array()
-    runs_well(capture(standin, runs, x, check_input_liveness=False), runs)
+    runs_well(capture(standin, runs, x, observe=()), runs)
     runs_well(capture(standin, runs), runs)  # nothing was found
     with pytest.raises(pytest.fail.Exception, match="it is checked"):
         capture(standin, runs, x).replay()
@@ -384,7 +387,7 @@ def test_watched_in_a_capture_that_failed_is_forgotten(runs):
 def test_a_view_of_numpys_keeps_the_memory(standin, runs):
     np = pytest.importorskip("numpy")
     x = np.arange(12).reshape(3, 4)[1:]
-    g = capture(standin, runs, check_input_liveness=False)
+    g = capture(standin, runs, observe=())
     g.watch(x)
     y = x[0]
     del x
@@ -410,7 +413,7 @@ class OnDevice:
 
 def test_the_memory_of_an_array_on_a_device_is_watched(standin, runs):
     x = OnDevice(Memory())
-    g = capture(standin, runs, check_input_liveness=False)
+    g = capture(standin, runs, observe=())
     g.watch(x)
     y = OnDevice(x.data.mem)
     del x
@@ -429,7 +432,7 @@ def test_what_can_not_be_watched(what):
         TypeError, match=r"can't be referenced weakly; keep it alive with graph\.retain\(x\)\.$"
     ):
         g.watch(what)
-    assert not g._watched
+    assert not any(g._observers)
 
 
 def test_an_array_over_bytes_can_not_be_watched():
@@ -441,7 +444,7 @@ def test_an_array_over_bytes_can_not_be_watched():
 def test_a_graph_does_not_keep_what_it_watches_nor_itself(standin, runs):
     x = Array()
     g = capture(standin, runs, x)
-    entry = next(iter(g._watched._entries.values()))
+    entry = next(iter(watched(g)._entries.values()))
     assert entry() is x
     del x
     assert entry() is None
@@ -482,7 +485,7 @@ def torch_fixture(monkeypatch):
 
 def captured(runs, work):
     stream = ag.Stream(backend="cpu")
-    g = ag.Graph(stream=stream, check_input_liveness=True)
+    g = ag.Graph(stream=stream, observe=ag.ownership())
     with g:
         result = g.retain(work())
         stream.launch(runs.append, 1)
@@ -490,7 +493,7 @@ def captured(runs, work):
 
 
 def found(g):
-    return len(g._watched)
+    return len(watched(g))
 
 
 def test_nothing_more_of_torch_is_imported(torch, runs, monkeypatch):

@@ -35,7 +35,7 @@ def initialised(monkeypatch):
 
 
 def captured(work, **options):
-    g = ag.Graph(**{"check_input_liveness": True, **options})
+    g = ag.Graph(**{"observe": ag.ownership(), **options})
     with ag.graph(g):
         y = work()
     return g, y
@@ -304,7 +304,7 @@ def test_graphed_is_not_disturbed(monkeypatch):
 
 def test_a_replay_costs_nothing_without_it():
     x = ones(1)
-    graphs = {on: captured(lambda: x + 1, check_input_liveness=on)[0] for on in (False, True)}
+    graphs = {on: captured(lambda: x + 1, observe=ag.ownership() if on else ())[0] for on in (False, True)}
     for g in graphs.values():
         g.replay()  # once through torch, to see whether it draws random numbers
     launches = {on: g.bind() for on, g in graphs.items()}

@@ -8,7 +8,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import memory as core
-from accelerator_graph._core.switches import measuring
+from accelerator_graph._core.observers import measuring
 from accelerator_graph.backends.base import DeviceMemory
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError

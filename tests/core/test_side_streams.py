@@ -3,7 +3,7 @@
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import side_streams
+from accelerator_graph._core import current_stream
 from threads import in_thread
 
 
@@ -63,4 +63,4 @@ def test_a_graph_without_a_current_stream_has_one_of_its_own():
         one, two = ag.Graph(), ag.Graph()
         first, second = captured_on(one), captured_on(two)
     assert first.native is not second.native
-    assert not any(side._native is first.native for _, side in side_streams._thread.streams.values())
+    assert not any(side._native is first.native for _, side in current_stream._thread.streams.values())

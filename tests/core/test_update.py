@@ -10,6 +10,7 @@ import accelerator_graph as ag
 from accelerator_graph._core import ownership, update
 from accelerator_graph.backends.base import Misfit
 from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.diagnosis.progress import markers_of
 
 LIMIT = 120
 """Seconds after which a test counts as hanging."""
@@ -292,12 +293,12 @@ def test_graphs_that_update_each_other(capture, ran, retained):
 
 
 def test_progress_and_collectives(capture, stream):
-    graph, other = capture("a", progress=True), capture("b", progress=True)
+    graph, other = capture("a", observe=ag.progress()), capture("b", observe=ag.progress())
     graph.update(other)
-    assert graph._progress is other._progress
+    assert markers_of(graph) is markers_of(other)
     graph.replay()
     stream.synchronize()
-    assert graph._progress.place().state == "ended"
+    assert markers_of(graph).place().state == "ended"
 
 
 def test_a_recapture_in_which_the_graph_is_reset(capture, ran, stream, log):

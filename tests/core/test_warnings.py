@@ -25,7 +25,7 @@ def by_hand():
 
 
 def kept_with_nodes_of_its_own():
-    with ag.Graph(keep_graph=True, progress=True):
+    with ag.Graph(keep_graph=True, observe=ag.progress()):
         pass
 
 

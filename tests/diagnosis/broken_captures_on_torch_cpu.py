@@ -74,7 +74,7 @@ FAULTS = (
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named(fault):
-    error = broken_by(fault, ag.Graph(diagnose=True), torch.ones(3))
+    error = broken_by(fault, ag.Graph(observe=ag.diagnose()), torch.ones(3))
     assert [(each.file, each.line) for each in error.calls] == [marked(fault)], error
     assert "waits for work that is only being recorded" in str(error)
 
@@ -123,7 +123,7 @@ def test_a_training_step_is_not_accused():
 
     x = torch.randn(3, 4)
     step()
-    graph = ag.Graph(diagnose=True)
+    graph = ag.Graph(observe=ag.diagnose())
     with graph:
         step()
     assert graph.num_nodes > 10

@@ -14,7 +14,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import interop
-from accelerator_graph._core.switches import DIAGNOSE, VARIABLES
+from accelerator_graph._core.observers import DIAGNOSE
 from accelerator_graph.backends.base import CaptureStatus
 from accelerator_graph.diagnosis._tracing import wording
 from accelerator_graph.diagnosis._tracing.places import Place
@@ -131,8 +131,8 @@ FAULTS = (
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_is_named(fault, stream):
-    named(fault, ag.Graph(diagnose=True), stream)
-    graph = ag.Graph(diagnose=True)
+    named(fault, ag.Graph(observe=ag.diagnose()), stream)
+    graph = ag.Graph(observe=ag.diagnose())
     with graph:
         stream.launch(int)  # and the next capture is not blamed
     assert graph.num_nodes == 1
@@ -142,12 +142,12 @@ def test_a_fault_is_named(fault, stream):
 def test_a_wait_for_work_outside_is_named(fault, stream):
     other = ag.Stream(like=stream)
     other.launch(threading.Event().wait, 0.01)
-    error = named(fault, ag.Graph(diagnose=True), stream, other.record())
+    error = named(fault, ag.Graph(observe=ag.diagnose()), stream, other.record())
     assert "Stream.wait waits for work outside of the capture; wait for it before the capture" in str(error)
 
 
 def test_the_sentence(stream):
-    error = named(waits, ag.Graph(diagnose=True), stream)
+    error = named(waits, ag.Graph(observe=ag.diagnose()), stream)
     line = marked(waits)[1]
     assert str(error).endswith(
         f"test_broken_captures.py:{line} in waits: Stream.synchronize waits for work that is only being "
@@ -169,7 +169,7 @@ def test_the_library_that_was_called_is_named_too(stream, tmp_path):
     def calls_a_library():
         helper["helper"](stream)  # breaks
 
-    error = named(calls_a_library, ag.Graph(diagnose=True))
+    error = named(calls_a_library, ag.Graph(observe=ag.diagnose()))
     [call] = error.calls
     path, line, function = call.library
     assert path.endswith("planted_library.py")
@@ -183,7 +183,7 @@ def test_another_thread_is_named(stream):
         with contextlib.suppress(ag.DriverError):
             stream.synchronize()  # breaks
 
-    error = named(watchdog, ag.Graph(diagnose=True), thread="dog")
+    error = named(watchdog, ag.Graph(observe=ag.diagnose()), thread="dog")
     assert "on thread 'dog'" in str(error)
     assert any("thread 'dog'" in note for note in error.__notes__)
 
@@ -207,7 +207,7 @@ def in_a_one_line_function(stream):
 
 
 def test_an_operator_in_a_one_line_function_is_named(stream):
-    named(in_a_one_line_function, ag.Graph(diagnose=True), stream)
+    named(in_a_one_line_function, ag.Graph(observe=ag.diagnose()), stream)
 
 
 def test_a_call_of_an_unknown_name_is_named(stream):
@@ -218,7 +218,7 @@ def test_a_call_of_an_unknown_name_is_named(stream):
         broken = hidden(stream)
         drains(broken)
 
-    error = broken_by(body, ag.Graph(diagnose=True))
+    error = broken_by(body, ag.Graph(observe=ag.diagnose()))
     assert [(each.file, each.line, each.call) for each in error.calls] == [(*marked(drains), "sorted")]
     assert "sorted was the last to run before the capture broke" in str(error)
 
@@ -267,7 +267,7 @@ def test_a_thread_that_waits_for_its_own_stream_is_innocent(stream, began):
             breaks(hidden(stream))
 
     with beside if began == "before" else contextlib.nullcontext():
-        error = broken_by(body, ag.Graph(diagnose=True))
+        error = broken_by(body, ag.Graph(observe=ag.diagnose()))
     assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(breaks), "")], error
 
 
@@ -279,7 +279,7 @@ def test_a_thread_that_may_be_the_cause_is_one_of_those_named(stream):
         with Beside(ag.Stream(backend="cpu"), for_its_own_event):
             breaks(hidden(stream))
 
-    error = broken_by(body, ag.Graph(diagnose=True))
+    error = broken_by(body, ag.Graph(observe=ag.diagnose()))
     assert [each.thread for each in error.calls] == ["", "beside"]
     assert (error.calls[0].file, error.calls[0].line) == marked(breaks)
     assert "failed at one of 2 places" in str(error)
@@ -322,7 +322,7 @@ def test_a_thread_that_reads_all_the_time_is_innocent(stream):
     thread.start()
     time.sleep(0.02)
     try:
-        error = broken_by(lambda: breaks(hidden(stream)), ag.Graph(diagnose=True))
+        error = broken_by(lambda: breaks(hidden(stream)), ag.Graph(observe=ag.diagnose()))
         assert [(each.file, each.line) for each in error.calls] == [marked(breaks)], error
     finally:
         os.close(writing)
@@ -383,12 +383,12 @@ def test_the_reason_of_a_wait_for_another_stream_is_its_own(stream):
     def asks_another():
         other.query()  # breaks
 
-    error = named(waits_for_another, ag.Graph(diagnose=True))
+    error = named(waits_for_another, ag.Graph(observe=ag.diagnose()))
     assert (
         "Stream.synchronize waits for a stream that is not captured, which the thread that captures may not "
         'do; call it before the capture or after a replay, or capture with capture_error_mode="relaxed".'
     ) in str(error)
-    error = named(asks_another, ag.Graph(diagnose=True))
+    error = named(asks_another, ag.Graph(observe=ag.diagnose()))
     assert "Stream.query asks about a stream that is not captured" in str(error)
 
 
@@ -399,7 +399,7 @@ def test_a_trace_function_of_the_body_hides_what_follows(stream):
         with contextlib.suppress(ag.DriverError):
             stream.synchronize()
 
-    nobody_saw(broken_by(body, ag.Graph(diagnose=True)))
+    nobody_saw(broken_by(body, ag.Graph(observe=ag.diagnose())))
 
 
 def test_a_signal_handler_is_named_or_was_not_seen(stream):
@@ -414,7 +414,7 @@ def test_a_signal_handler_is_named_or_was_not_seen(stream):
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
-        error = broken_by(body, ag.Graph(diagnose=True))
+        error = broken_by(body, ag.Graph(observe=ag.diagnose()))
     finally:
         signal.signal(signal.SIGALRM, before)
     if [(each.file, each.line) for each in error.calls] != [marked(handler)]:
@@ -438,7 +438,7 @@ def test_an_exception_of_the_body_is_no_fault(stream):
         stream.launch(int)
         return 1 / 0
 
-    graph = ag.Graph(diagnose=True)
+    graph = ag.Graph(observe=ag.diagnose())
     with pytest.raises(ZeroDivisionError), graph:
         divides()
     assert graph.state == "empty"
@@ -482,13 +482,13 @@ def copies_in_cython(stream):
 
 @pytest.mark.usefixtures("refusing")
 def test_a_call_that_compiled_code_refuses_is_named_by_the_users_line(stream):
-    error = named(copies_in_cython, ag.Graph(diagnose=True), stream)
+    error = named(copies_in_cython, ag.Graph(observe=ag.diagnose()), stream)
     assert f"in copies_in_cython, inside {COMPILED}:2 in get: a call was refused" in str(error)
 
 
 @pytest.mark.usefixtures("refusing")
 def test_a_call_that_a_framework_refuses_is_named(stream):
-    error = named(copies, ag.Graph(diagnose=True), stream)
+    error = named(copies, ag.Graph(observe=ag.diagnose()), stream)
     assert (
         f":{marked(copies)[1]} in copies: a call was refused (BlockingIOError: not in a capture); move"
         in str(error)
@@ -720,19 +720,19 @@ def test_it_is_off_unless_it_is_turned_on(stream, monkeypatch):
         assert diagnosed(stream, ag.Graph())
         with ag.diagnose():
             pass
-        assert diagnosed(stream, ag.Graph(diagnose=False))
+        assert diagnosed(stream, ag.Graph(observe=ag.diagnose()))
     assert not diagnosed(stream, ag.Graph())
-    monkeypatch.setenv(VARIABLES[DIAGNOSE], "1")
+    monkeypatch.setenv(DIAGNOSE, "1")
     assert diagnosed(stream, ag.Graph())
-    assert not diagnosed(stream, ag.Graph(diagnose=False))
-    monkeypatch.setenv(VARIABLES[DIAGNOSE], "yes")
+    monkeypatch.setenv(DIAGNOSE, "yes")
     with pytest.raises(ValueError, match="is 'yes'; set it to 1 or 0"):
         ag.Graph()
 
 
-def test_a_wrong_type_is_refused():
-    with pytest.raises(TypeError, match="diagnose must be True, False or None, not 1"):
-        ag.Graph(diagnose=1)
+@pytest.mark.parametrize("given", [1, ag.diagnose, [ag.diagnose(), "all"]])
+def test_a_wrong_type_is_refused(given):
+    with pytest.raises(TypeError, match=r"^observe must be an Observer, such as accelerator_graph\.progress"):
+        ag.Graph(observe=given)
 
 
 def test_without_it_the_error_says_how_to_turn_it_on(stream):
@@ -756,8 +756,8 @@ def test_nothing_is_watched_afterwards(stream):
         list(gc.callbacks),
     )
     tools = [sys.monitoring.get_tool(i) for i in range(6)] if hasattr(sys, "monitoring") else []
-    named(waits, ag.Graph(diagnose=True), stream)
-    with ag.Graph(diagnose=True):
+    named(waits, ag.Graph(observe=ag.diagnose()), stream)
+    with ag.Graph(observe=ag.diagnose()):
         stream.launch(int)
     assert before == (
         *(sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
@@ -778,7 +778,7 @@ def test_a_debugger_keeps_its_trace_function(stream):
 
     sys.settrace(trace)
     try:
-        error = broken_by(waits, ag.Graph(diagnose=True), stream)
+        error = broken_by(waits, ag.Graph(observe=ag.diagnose()), stream)
         assert sys.gettrace() is trace
     finally:
         sys.settrace(None)
@@ -792,7 +792,7 @@ def test_two_captures_at_once_are_told_apart(stream):
 
     def other():
         with ag.Stream(backend="cpu") as mine:
-            graph = ag.Graph(diagnose=True)
+            graph = ag.Graph(observe=ag.diagnose())
             with graph:
                 begun.set()
                 assert ended.wait(120)
@@ -802,14 +802,14 @@ def test_two_captures_at_once_are_told_apart(stream):
     thread = threading.Thread(target=other)
     thread.start()
     assert begun.wait(120)
-    named(waits, ag.Graph(diagnose=True), stream)
+    named(waits, ag.Graph(observe=ag.diagnose()), stream)
     ended.set()
     thread.join()
     assert errors == [1]
 
 
 def test_a_capture_by_hand(stream):
-    graph = ag.Graph(diagnose=True)
+    graph = ag.Graph(observe=ag.diagnose())
     graph.capture_begin()
     with pytest.raises(ag.DriverError):
         waits(stream)
@@ -824,7 +824,7 @@ def test_a_capture_by_hand(stream):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_is_not_watched(stream):
-    with ag.Graph(diagnose=True):
+    with ag.Graph(observe=ag.diagnose()):
         child = os.fork()
         if not child:
             tools = [sys.monitoring.get_tool(i) for i in range(6)] if hasattr(sys, "monitoring") else []

@@ -174,7 +174,7 @@ FAULTS = {
 
 
 def diagnosed(scene, stream=None):
-    scene.graphs.append(ag.Graph(stream=int(stream or scene.stream), diagnose=True))
+    scene.graphs.append(ag.Graph(stream=int(stream or scene.stream), observe=ag.diagnose()))
     return scene.graphs[-1]
 
 

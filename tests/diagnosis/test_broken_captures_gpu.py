@@ -130,7 +130,7 @@ FAULTS = (
 
 
 def diagnosed(scene):
-    return ag.Graph(stream=scene.stream, diagnose=True)
+    return ag.Graph(stream=scene.stream, observe=ag.diagnose())
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -286,7 +286,7 @@ def warmed(step):
 
 def test_a_training_step_is_not_accused():
     step = training_step()
-    graph = ag.Graph(stream=warmed(step), diagnose=True)
+    graph = ag.Graph(stream=warmed(step), observe=ag.diagnose())
     with graph:
         step()
     assert graph.num_nodes > 50
@@ -313,7 +313,7 @@ def test_it_costs_at_most_five_times_a_capture():
     side = warmed(step)
 
     def seconds(diagnose):
-        graph = ag.Graph(stream=side, diagnose=diagnose)
+        graph = ag.Graph(stream=side, observe=ag.diagnose() if diagnose else ())
         graph.capture_begin()
         begin = time.perf_counter()
         step()

@@ -103,7 +103,7 @@ FAULTS = {
 
 
 def diagnosed(scene):
-    scene.graphs.append(ag.Graph(stream=scene.stream, backend="hip", diagnose=True))
+    scene.graphs.append(ag.Graph(stream=scene.stream, backend="hip", observe=ag.diagnose()))
     return scene.graphs[-1]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import side_streams
+from accelerator_graph._core import current_stream
 from accelerator_graph.testing.works import work_of
 from diagnosis.accusing import accusation
 from diagnosis.device_programs import FAULTS, RIGHT
@@ -15,7 +15,7 @@ BACKENDS = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("cuda
 def work(request):
     with ag.Stream(backend=request.param):
         yield work_of(request.param)()
-    side_streams._thread.streams.clear()  # which the thread would keep until the process ends
+    current_stream._thread.streams.clear()  # which the thread would keep until the process ends
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelerator_graph._core.switches import DIAGNOSE, VARIABLES
+from accelerator_graph._core.observers import DIAGNOSE
 from processes import execute
 
 pytestmark = pytest.mark.needs("cpu", "rest")
@@ -36,7 +36,7 @@ def test_right_programs_are_not_accused():
             *(f"tests/{name}" for name in PROGRAMS),
         ],
         cwd=ROOT,
-        env={**os.environ, VARIABLES[DIAGNOSE]: "1"},
+        env={**os.environ, DIAGNOSE: "1"},
         merged=True,
     )
     assert done.returncode == 0, done.stdout

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import progress
 from accelerator_graph.backends.base import CaptureInfo
 from accelerator_graph.backends.cpu import CpuBackend
-from accelerator_graph.diagnosis import ranks_groups
+from accelerator_graph.diagnosis import progress, ranks_groups
+from accelerator_graph.diagnosis.progress import markers_of
 from accelerator_graph.diagnosis.watchdog import WatchdogReport
 from core.test_interrupts import Interrupter
 from processes import execute
@@ -51,7 +51,7 @@ def stream():
 
 
 def captured(stream, gates, **how):
-    with ag.Graph(keep_graph=True, progress=True, **how) as graph:
+    with ag.Graph(keep_graph=True, observe=ag.progress(), **how) as graph:
         stream.launch(gates.stop)
         with ag.label("layer"):
             stream.launch(gates.stop)
@@ -63,7 +63,7 @@ def captured(stream, gates, **how):
 
 
 def place(graph):
-    return str(graph._progress.place())
+    return str(markers_of(graph).place())
 
 
 def test_places_of_a_replay(stream, gates):
@@ -95,7 +95,7 @@ def test_an_empty_label_and_an_empty_graph_are_still_told(stream):
     with (
         pytest.warns(ag.EmptyLabelWarning, match="nothing was recorded inside the label 'nothing'"),
         pytest.warns(ag.EmptyGraphWarning),
-        ag.Graph(progress=True),
+        ag.Graph(observe=ag.progress()),
         ag.label("nothing"),
     ):
         pass
@@ -103,7 +103,7 @@ def test_an_empty_label_and_an_empty_graph_are_still_told(stream):
 
 def test_more_places_than_a_byte_holds(stream, gates):
     stops = (126, 127, 128, 255, 299)
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         for number in range(300):
             with ag.label(str(number)):
                 stream.launch(gates.stop if number in stops else str)
@@ -120,11 +120,11 @@ def test_more_places_than_a_byte_holds(stream, gates):
 
 def test_too_many_places(stream, monkeypatch):
     monkeypatch.setattr(progress, "_MOST_PLACES", 6)
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         for number in range(9):
             with ag.label(str(number)):
                 stream.launch(str)
-    assert len(graph._progress._places) == 6
+    assert len(markers_of(graph)._places) == 6
     graph.replay()
     stream.synchronize()
     assert place(graph) == "the last run has ended"
@@ -135,21 +135,21 @@ def test_graphs_have_their_own_places(stream, monkeypatch):
     progress._cells.clear()
     graphs = []
     for _ in range(9):
-        with ag.Graph(progress=True) as graph:
+        with ag.Graph(observe=ag.progress()) as graph:
             stream.launch(str)
         graphs.append(graph)
-    assert len({graph._progress._address for graph in graphs}) == 9
+    assert len({markers_of(graph)._address for graph in graphs}) == 9
     graphs[4].replay()
     stream.synchronize()
     assert [place(graph) == "no run has begun" for graph in graphs] == [i != 4 for i in range(9)]
 
 
 def test_a_broken_capture_fails_as_ever(stream):
-    graph = ag.Graph(progress=True)
+    graph = ag.Graph(observe=ag.progress())
     with pytest.raises(ag.CaptureError) as raised, graph, ag.label("breaks"):
         stream.synchronize()
     assert raised.value.reason == "illegal_call"
-    assert graph._progress is None
+    assert markers_of(graph) is None
 
 
 class NoMemory(CpuBackend):
@@ -174,10 +174,10 @@ def test_backends_without_markers_refuse(kind, fact):
     ag.backends.register("planted", kind)
     try:
         stream = ag.Stream(backend="planted")
-        graph = ag.Graph(progress=True)
+        graph = ag.Graph(observe=ag.progress())
         with pytest.raises(ag.UnsupportedError) as raised, stream, graph:
             pass
-        assert str(raised.value) == (f"progress=True: backend 'planted' {fact}; capture without progress.")
+        assert str(raised.value) == (f"progress(): backend 'planted' {fact}; capture without it.")
         assert graph.state == "empty"
         with stream, ag.Graph(), ag.label("without"):
             stream._backend.launch(stream._native, str)
@@ -236,7 +236,7 @@ def test_a_graph_without_markers_has_stacks(stream):
         stream.launch(str)
     with ag.watchdog(graph, 0.05, file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
-    assert dog.report.places == {0: "not known, since its graph was made without progress=True"}
+    assert dog.report.places == {0: "not known, since its graph was made without progress()"}
     assert "test_a_graph_without_markers" in dog.report.stacks[threading.current_thread().name]
 
 
@@ -294,7 +294,7 @@ def test_a_group_of_some_ranks_has_their_numbers_in_the_program(stream, monkeypa
     monkeypatch.setattr(ranks_groups, "_rounds", defaultdict(count))
     store.set("accelerator_graph/watchdog/pair/0/said/0", "in 'layer'")
     store.set("accelerator_graph/watchdog/pair/0/read/0", "")
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, ProcessGroup(), file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
@@ -308,7 +308,7 @@ def test_a_group_of_some_ranks_has_their_numbers_in_the_program(stream, monkeypa
 def test_other_ranks_that_say_nothing(stream):
     from .test_ranks import Store
 
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, (Store(), 1, 2), file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
@@ -323,7 +323,7 @@ def test_ranks_that_can_not_be_asked(stream):
     def gather(text):
         raise RuntimeError("the store is gone")
 
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, gather, file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
@@ -337,7 +337,7 @@ def test_a_rank_that_can_not_ask_says_which_it_is(stream):
         def set(self, key, value):
             raise ConnectionResetError("the store is gone")
 
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, (Gone(), 3, 8), file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
@@ -397,7 +397,7 @@ def test_the_ranks_that_are_asked(stream, monkeypatch, group, fails):
             return ranks_groups.Answers(7, {2: "zero", 7: text, 5: None})
 
     monkeypatch.setattr(module, "peers_of", lambda *what: asked.append(what) or Known())
-    with ag.Graph(progress=True) as graph:
+    with ag.Graph(observe=ag.progress()) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.01, group, file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
@@ -514,11 +514,6 @@ def test_a_group_that_is_none_is_refused_on_entry():
         pass
 
 
-def test_progress_is_a_flag():
-    with pytest.raises(TypeError, match="progress must be True or False"):
-        ag.Graph(progress=1)
-
-
 def test_it_ends_the_process_even_if_it_can_not_write():
     program = """
 import io, threading
@@ -537,7 +532,7 @@ def test_it_ends_the_process_if_it_is_to():
 import threading
 import accelerator_graph as ag
 begun = threading.Event()
-with ag.Stream(backend="cpu") as stream, ag.Graph(progress=True) as graph, ag.label("forever"):
+with ag.Stream(backend="cpu") as stream, ag.Graph(observe=ag.progress()) as graph, ag.label("forever"):
     stream.launch(begun.set)
     stream.launch(threading.Event().wait)
 graph.replay()

@@ -16,7 +16,7 @@ from lanes import LANES
 
 REFERENCE = ROOT / "docs" / "reference"
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
-READS = re.compile(r"os\.environ|os\.getenv|import .*\bvariable\b|switches\.is_on")
+READS = re.compile(r"os\.environ|os\.getenv|import .*\bvariable\b|(?m:^_?[A-Z]+ = .ACCELERATOR_)")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from ctypes import addressof, c_uint32, c_uint64
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, ownership, pools, side_streams, stream_stack
+from accelerator_graph._core import capture_table, current_stream, ownership, pools, stream_stack
 from simulators.cuda.faults import Faults
 
 from .vendor import BACKEND, vendor
@@ -29,7 +29,7 @@ class Bench:
     """Two streams, a graph that captures the first, a pool, and work on the memory above."""
 
     def __init__(self, **options: Any) -> None:
-        side_streams._thread.streams.clear()  # or what is called would depend on what was done before
+        current_stream._thread.streams.clear()  # or what is called would depend on what was done before
         self.stream = ag.Stream(0, backend=BACKEND)
         self.fork = ag.Stream(0, backend=BACKEND)
         self.pool = ag.graph_pool_handle()
@@ -99,7 +99,7 @@ def capture_mode() -> int:
 
 def released() -> dict[str, int]:
     """Return what lives once all that is due was destroyed, a thread's side streams too."""
-    side_streams._thread.streams.clear()
+    current_stream._thread.streams.clear()
     ownership.drain()
     return accounts.live()
 

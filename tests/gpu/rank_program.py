@@ -50,7 +50,7 @@ def unseen(rank, x, y):
 
 def captured(rank, scenario):
     x, y = torch.full((16,), rank + 1.0, device="cuda"), torch.empty(32, device="cuda")
-    graph = ag.Graph(keep_graph=True, progress=True)
+    graph = ag.Graph(keep_graph=True, observe=ag.progress())
     try:
         with ag.graph(graph):
             scenario(rank, x, y)

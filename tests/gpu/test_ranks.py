@@ -7,6 +7,7 @@ import pytest
 
 import accelerator_graph as ag
 import lanes
+from accelerator_graph.diagnosis.progress import markers_of
 
 pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")
@@ -88,7 +89,7 @@ def test_compiled_code_stays_compiled():
 
 
 def place(graph):
-    return str(graph._progress.place())
+    return str(markers_of(graph).place())
 
 
 def slow(cycles=SECOND):
@@ -106,7 +107,7 @@ def slow(cycles=SECOND):
 
 
 def test_the_host_sees_where_a_replay_is():
-    graph = captured(slow(), progress=True)
+    graph = captured(slow(), observe=ag.progress())
     assert place(graph) == "no run has begun"
     for _ in range(2):
         graph.replay()
@@ -122,7 +123,7 @@ def test_without_a_framework():
     backend = ag.backends.get("cuda")
     stream = ag.Stream(backend="cuda")
     address = backend.host_memory(stream.native, 64)
-    with stream, ag.Graph(progress=True, stream=stream) as graph, ag.label("fill"):
+    with stream, ag.Graph(observe=ag.progress(), stream=stream) as graph, ag.label("fill"):
         stream.fill(address, 7, 64)
     graph.replay()
     stream.synchronize()
@@ -130,7 +131,7 @@ def test_without_a_framework():
 
 
 def test_the_watchdog_names_the_label():
-    graph, file = captured(slow(3 * SECOND), progress=True), io.StringIO()
+    graph, file = captured(slow(3 * SECOND), observe=ag.progress()), io.StringIO()
     graph.replay()
     with ag.watchdog(graph, 0.3, file=file) as dog:
         torch.cuda.synchronize()

@@ -5,8 +5,8 @@ import re
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import side_streams
-from accelerator_graph._core.switches import DIAGNOSE, VARIABLES
+from accelerator_graph._core import current_stream
+from accelerator_graph._core.observers import DIAGNOSE
 from accelerator_graph.testing.works import work_of
 from diagnosis.planted import marked
 
@@ -16,13 +16,13 @@ LANES = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("cpu", "
 @pytest.fixture(params=LANES)
 def enqueue(request, monkeypatch):
     """Enqueues work on the current stream."""
-    monkeypatch.delenv(VARIABLES[DIAGNOSE], raising=False)
+    monkeypatch.delenv(DIAGNOSE, raising=False)
     work = work_of(request.param)()
     cell = work.new()
     with ag.Stream(backend=request.param) as stream:
         yield lambda: work.enqueue(ag.current_stream(), cell, 3, 5)
         stream.synchronize()
-    side_streams._thread.streams.clear()  # which the thread would keep until the process ends
+    current_stream._thread.streams.clear()  # which the thread would keep until the process ends
 
 
 class Breaks:
@@ -94,7 +94,7 @@ def test_a_second_capture_that_succeeds_is_used(enqueue):
 )
 def test_the_function_does_not_run_again(enqueue, monkeypatch, options, value, runs):
     if value is not None:
-        monkeypatch.setenv(VARIABLES[DIAGNOSE], value)
+        monkeypatch.setenv(DIAGNOSE, value)
     function = Breaks(enqueue)
     f = ag.graphed(function, **{"warmup": 1, **options})
     if not options.get("warmup", 1):

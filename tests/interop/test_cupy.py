@@ -212,7 +212,7 @@ def test_an_error_with_cupy_leaves_no_trace(cupy):
 
 def test_a_replay_that_would_use_freed_memory_is_refused(cupy):
     x = cupy.ones(1 << 10, dtype="f4")
-    g = ag.Graph(check_input_liveness=True)
+    g = ag.Graph(observe=ag.ownership())
     with ag.graph(g):
         y = x * 2
     g.watch(x)

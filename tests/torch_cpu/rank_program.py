@@ -113,7 +113,7 @@ def found(graph, group):
 def watched(rank):
     """Wait for a replay that hangs on rank 1; return what each rank's watchdog has said."""
     gate, file = threading.Event(), io.StringIO()
-    with ag.Stream(backend="cpu") as stream, ag.Graph(progress=True) as graph:
+    with ag.Stream(backend="cpu") as stream, ag.Graph(observe=ag.progress()) as graph:
         for number in range(2):
             with ag.label(f"layer {number}"):
                 stream.launch(gate.wait if rank == 1 and number == 1 else str)

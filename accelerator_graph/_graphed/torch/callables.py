@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Literal, TypeVar, overload
 
 from ..._arrays.placement import check_place, writable
+from ..._core.current_stream import side_of
 from ..._core.pools import AnyPool, PoolId, check_pool, graph_pool_handle
-from ..._core.side_streams import side_of
 from ..._core.streams import Stream, captured_by
 from ..._interpreter.outside import integer
 from ...backends.base import Capability

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager
+from typing import Any
 
-from ..._interpreter.sure_exit import Between
 from ...errors import DriverError, Reason, driver_error
 from ..base import CaptureMode, CaptureStatus
 from .graph import Node
@@ -14,16 +15,20 @@ from .work import Call, name_of
 MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")
 
 
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.relaxed: Any = threading.RLock()
+
+
 class Captures:
     """All captures in progress, and what is permitted meanwhile."""
 
-    __slots__ = ("_lock", "_open", "_relaxed")
+    __slots__ = ("_lock", "_open", "_thread")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # guards all captures, and `Stream.capture`
         self._open: set[Capture] = set()
-        self._relaxed: dict[object, threading.Thread] = {}
-        """The threads that are inside of `relaxed`, by an object for each time."""
+        self._thread = _Thread()
 
     def begin(self, stream: Stream, mode: CaptureMode) -> Capture:
         """Begin a capture. If anything is raised, none has begun."""
@@ -104,19 +109,13 @@ class Captures:
             stream.capture = other
             return True
 
-    def relaxed(self) -> Between:
-        """Return a context in which captures of other streams don't forbid this thread to wait."""
-        key, thread = object(), threading.current_thread()
+    def relaxed(self) -> AbstractContextManager[Any]:
+        """Return a context in which captures of other streams don't forbid this thread to wait.
 
-        def begin() -> None:
-            with self._lock:
-                self._relaxed[key] = thread
-
-        def end() -> None:
-            with self._lock:
-                self._relaxed.pop(key, None)
-
-        return Between(begin, end)
+        It is a lock that only this thread ever takes: no signal is handled inside of its methods.
+        """
+        lock: AbstractContextManager[Any] = self._thread.relaxed
+        return lock
 
     def check_waiting(self, waited: Stream | Event, call: str) -> None:
         """Raise an error if a capture forbids waiting for a stream or event. The capture is broken then."""
@@ -124,7 +123,7 @@ class Captures:
             return
         with self._lock:
             own, thread = _of(waited), threading.current_thread()
-            others = () if thread in self._relaxed.values() else self._open
+            others = () if self._thread.relaxed._is_owned() else self._open
             broken = [own] if own else [each for each in others if each.forbids_waiting(thread)]
             for capture in broken:
                 capture.status = CaptureStatus.INVALIDATED

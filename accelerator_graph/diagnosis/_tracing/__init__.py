@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextvars import Token
 from types import TracebackType
-from typing import Literal
 
-from ..._core.switches import diagnosing
+from ..._core.capture import Capture
+from ..._core.observers import Observer, ambient
 from ..._interpreter.outside import boolean
 
 
-class diagnose:
+class diagnose(Observer):
     """Find out which call breaks a capture, for the captures that begin inside the ``with`` block.
 
     A `CaptureError` then names the file, the line and the function of the call, in your code and in the
@@ -20,7 +20,7 @@ class diagnose:
     whether the capture is still in progress. Nothing else changes, and replays do not become slower.
 
     Like `use_backend`, it holds for this thread or task; threads that are started inside do not inherit it.
-    For a single graph, there is ``Graph(diagnose=True)``; for a whole program, the environment variable
+    For a single graph, there is ``Graph(observe=diagnose())``; for a whole program, the environment variable
     ``ACCELERATOR_GRAPH_DIAGNOSE=1``.
 
     Parameters
@@ -50,15 +50,27 @@ class diagnose:
             step()
     """
 
-    __slots__ = ("_token", "_value")
+    __slots__ = ("_all", "_token")
 
     def __init__(self, *, all: bool = False) -> None:
-        self._value: Literal["all", True] = "all" if boolean(all, "diagnose: all") else True
+        self._all = boolean(all, "diagnose: all")
+
+    def begin(self, capture: Capture) -> object | None:
+        """Return what watches a capture, unless it is diagnosed already."""
+        from .observation import CaptureTrace
+
+        found = any(isinstance(each, CaptureTrace) for each in capture.observations)
+        return None if found else CaptureTrace(capture, all=self._all)
 
     def __enter__(self) -> None:
-        self._token: Token[bool | Literal["all"]] = diagnosing.set(self._value)
+        self._token: Token[tuple[Observer, ...]] = ambient.set((self, *ambient.get()))
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        diagnosing.reset(self._token)
+        ambient.reset(self._token)
+
+
+def is_on() -> bool:
+    """Return True inside ``with diagnose():``."""
+    return any(isinstance(each, diagnose) for each in ambient.get())

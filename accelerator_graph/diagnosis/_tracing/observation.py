@@ -12,9 +12,10 @@ from types import FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from ..._core import stream_stack
+from ..._core.capture import Capture, part_of
 from ..._core.extension import fast
+from ..._core.labels import Labels
 from ..._core.ownership import Owned
-from ..._core.switches import diagnosing
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError, CaptureError, DriverError
 from ...interop.base import Inspectable
@@ -37,7 +38,6 @@ from .suspects import (
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
-    from ..._core.capture import Capture
 
 if sys.version_info >= (3, 12):
     from . import monitoring as events
@@ -54,7 +54,7 @@ class CaptureTrace:
     thread.
     """
 
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: Capture, *, all: bool = False) -> None:
         self.thread = threading.get_ident()
         self.last: dict[int, Moment] = {}
         """By thread: the last moment at which the capture was still in progress."""
@@ -70,10 +70,11 @@ class CaptureTrace:
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
         self._rules = Rules(streams, capture.mode)
-        self.pieces = Pieces(self, capture, self._rules) if diagnosing.get() == "all" else None
+        self.pieces = Pieces(self, capture, self._rules) if all else None
         if self.pieces is not None:
             self.status = self.pieces.status
-        self._before = positions()
+        self._before: Any = None
+        """Where all threads were when the capture began."""
         self._moved: list[str] = []
         """The threads that ran meanwhile and could not be watched."""
         self._subject = capture.subject
@@ -83,8 +84,9 @@ class CaptureTrace:
         self._unnamed: tuple[FrameType, int, Suspect] | None = None
         """The frame, the instruction and the suspect of a call that has not returned yet."""
 
-    def begin(self) -> None:
+    def begun(self) -> None:
         """Watch the capture, which has just begun on this thread."""
+        self._before = positions()
         self.escapes.begin(self._device)
         gc.callbacks.append(self._collection)
         events.begin(self)
@@ -235,7 +237,7 @@ class CaptureTrace:
         found = culprits(self._found, self._rules, refused)
         return wording.broken(error, self._subject, found, self._where, cause, self._moved)
 
-    def succeeded(self) -> None:
+    def succeeded(self, captured: object) -> None:
         """Warn of work that went elsewhere; raise if the capture is the last of several pieces."""
         self.escapes.warn(self._subject)
         if self.pieces is not None and self.pieces.found:
@@ -288,7 +290,7 @@ class Pieces:
             self._undos.pop()()
         self._made.clear()
         if self.found:
-            self._capture.labels.clear()
+            part_of(self._capture.observations, Labels).marks.clear()
             error = sys.exception()
             if error is not self._outer and error is not None and not isinstance(error, CaptureError):
                 error.add_note(str(wording.every(CaptureError(""), subject, self.found, error)))
@@ -345,7 +347,7 @@ class Pieces:
         capture = self._capture
         recorder = capture.recorder
         self._inside = frame
-        for mark in capture.labels:
+        for mark in part_of(capture.observations, Labels).marks:
             mark.start = -1  # it counts the nodes of one piece
         try:
             end = recorder.destroy_graph, recorder.capture_end(capture._token)

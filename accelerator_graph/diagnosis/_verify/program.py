@@ -13,7 +13,7 @@ from ..._arrays.arrays import ArrayType, clear_autocast_caches
 from ..._arrays.containers import is_container, parts_of, rebuild
 from ..._arrays.signatures import Reader
 from ..._core import stream_stack
-from ..._core.side_streams import side_of
+from ..._core.current_stream import side_of
 from ..._core.streams import Stream, describe
 from ..._graphed.arguments import Arguments
 from ..._graphed.python_state import PythonState

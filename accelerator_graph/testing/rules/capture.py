@@ -150,11 +150,11 @@ class CaptureRules(Case):
         stream.synchronize()
 
     def test_empty_capture_with_markers_warns(self) -> None:
-        """The nodes of `progress=True` do not count: a capture of no others is empty."""
+        """The nodes of `progress` do not count: a capture of no others is empty."""
         stream, cell = self.stream(), self.cell()
         self._num_nodes(self.captured(stream, cell))
         for pieces in (0, 1):
-            graph = self.graph(stream, progress=True)
+            graph = self.graph(stream, observe=ag.progress())
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 try:

@@ -3,10 +3,11 @@
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph.diagnosis.progress import markers_of
 
 
 def captured(backend, block):
-    graph = ag.Graph(keep_graph=True, progress=True)
+    graph = ag.Graph(keep_graph=True, observe=ag.progress())
     with ag.Stream(backend=backend.name) as stream, graph:
         for number in range(300):
             with ag.label(str(number)):
@@ -20,11 +21,11 @@ def test_a_replay_ends_with_its_last_marker(backend, stream, block):
             captured(backend, block)
         return
     graph = captured(backend, block)
-    assert graph._progress.place().state == "not begun"
+    assert markers_of(graph).place().state == "not begun"
     for _ in range(2):
         graph.replay()
         graph.stream.synchronize()
-        assert graph._progress.place().state == "ended"
+        assert markers_of(graph).place().state == "ended"
     description = graph.describe()
     assert [label.stop - label.start for label in description.labels] == [1] * 300
     assert {description.nodes[label.start].nbytes for label in description.labels} <= {4, 1}
