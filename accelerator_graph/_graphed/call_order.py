@@ -202,9 +202,9 @@ class ReplayStreams:
     def _questions(self, stream: Stream, handle: Hashable) -> Questions | None:
         if self._framework is None or self._asked_device is None:
             return None
-        current = self._framework.current_handle(self._asked_device)
-        if current is None:
+        if self._framework.current_handle is None:
             return None
+        current = self._framework.current_handle, self._asked_device
         calls = self._backend.native_calls(stream._native)
         status = None if calls is None else calls.status_function()
         if status is None:

@@ -59,11 +59,12 @@ class Trial:
         """Whether an eager run has changed an argument or the state."""
         self._now: dict[Place, bytes] = {}
 
-    def put_back(self) -> None:
-        """Leave arguments, state, references and random numbers as they were before the first run."""
+    def put_back(self, *, arrays: bool = True) -> None:
+        """Leave references, `arrays` and random numbers as they were before the first run."""
         self.forget()
         self._python.put_back()
-        self._write(self._first, self._before)
+        if arrays:
+            self._write(self._first, self._before)
         self._random.restore()
 
     def forget(self) -> None:
