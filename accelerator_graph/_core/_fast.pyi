@@ -16,7 +16,7 @@ class Lock:
     """
 
     owner: Any
-    """The owner whose launches may take the lock: those of others take their ordinary way. Unset: all may."""
+    """The owner whose launches may take the lock: those of others take their ordinary way."""
 
     def __enter__(self) -> None: ...
     def __exit__(
@@ -43,7 +43,7 @@ class Launch:
         As long as this lives, the executable does.
     failed : callable
         Takes a code that is not 0, and raises.
-    lock : Lock, optional
+    lock : Lock
         Held during the call. If it is not free, or its `owner` is another one, the launcher takes its
         ordinary way.
     latest : int, optional
@@ -68,7 +68,7 @@ class Launch:
         stream: int,
         owner: object,
         failed: Callable[[int], object],
-        lock: Lock | None = None,
+        lock: Lock,
         latest: int = 0,
         current: int = 0,
         context: int = 0,

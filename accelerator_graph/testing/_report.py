@@ -71,8 +71,8 @@ def markdown(backend: Backend, facts: Mapping[str, str], rows: Sequence[Row], *,
         *expected(rows),
         *left_out(rows),
         "## All rules",
-        f"Each rule has {time_limit:g} seconds; one that takes longer, for example because a call hangs, "
-        "has failed. The kit measures no speed.",
+        f"A rule in which nothing happens for {time_limit:g} seconds, since a call hangs, has failed. "
+        "The kit measures no speed.",
     ]
     for topic in rules.ALL:
         found = [row for row in rows if row.name in vars(topic)]
@@ -106,7 +106,7 @@ def look_first(rows: Sequence[Row]) -> Iterator[str]:
     failed = [row for row in rows if row.outcome == "failed"]
     if len(failed) < 2:
         return
-    yield f"Look at {failed[0].name} first: one fault breaks many rules, and the basic rules come first."
+    yield f"Look at {failed[0].name} first: one fault breaks many rules, and those of one method come first."
     errors = Counter(re.sub(r"0x[0-9a-f]+", "0x...", row.detail.partition("\n")[0]) for row in failed)
     for error, count in errors.most_common(3):
         if count > 1:

@@ -34,11 +34,7 @@ handle_of(PyObject *object)
 static PyObject *
 ask_failed(Ask *self, int code)
 {
-    PyObject *answer = PyObject_CallFunction(self->failed, "i", code);
-    if (answer != NULL) {
-        Py_DECREF(answer);
-        PyErr_Format(PyExc_SystemError, "the driver answered %d, and %R did not raise.", code, self->failed);
-    }
+    raise_by(self->failed, code, PyObject_CallFunction(self->failed, "i", code));
     return NULL;
 }
 
@@ -138,47 +134,17 @@ info_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return ask_make(type, info_call, info, nodes, edges, 0, failed);
 }
 
-/* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */
-static int
-ask_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(((Ask *)op)->failed);
-    return 0;
-}
-
-static void
-ask_dealloc(PyObject *op)
-{
-    PyObject_GC_UnTrack(op);
-    Py_XDECREF(((Ask *)op)->failed);
-    let_go(op);
-}
-
 static PyMemberDef ask_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Ask, vectorcall), READONLY},
+    OWNED(Ask, failed),
+    CALLED(Ask),
     {NULL},
 };
 
 #define ASK_SLOTS(doc, new)                                                                                  \
     {                                                                                                        \
-        {Py_tp_doc, doc}, {Py_tp_new, new}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_traverse, ask_traverse}, \
-            {Py_tp_dealloc, ask_dealloc}, {Py_tp_members, ask_members}, {0, NULL},                           \
+        {Py_tp_doc, doc}, {Py_tp_new, new}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_traverse, references_traverse}, \
+            {Py_tp_dealloc, references_dealloc}, {Py_tp_members, ask_members}, {0, NULL},                           \
     }
 
 static PyType_Slot ask_slots[] = ASK_SLOTS("Asks a driver for a number.", ask_new);
 static PyType_Slot info_slots[] = ASK_SLOTS("Asks for a capture's number and how many nodes it has.", info_new);
-
-static PyType_Spec ask_spec = {
-    .name = "accelerator_graph._core._fast.Ask",
-    .basicsize = sizeof(Ask),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
-    .slots = ask_slots,
-};
-
-static PyType_Spec info_spec = {
-    .name = "accelerator_graph._core._fast.CaptureInfo",
-    .basicsize = sizeof(Ask),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
-    .slots = info_slots,
-};

@@ -251,7 +251,7 @@ class ProcessRules(Case):
             found = getattr(found, name, None)
         if found is not kind or kind.__module__ == "__main__":
             raise SkipTest(f"another process can't import {kind.__qualname__} from {kind.__module__}")
-        name, limit = self.backend.name, self.time_limit / 2
+        name, limit = self.backend.name, 2 * self.patience
         facts = json.dumps([sys.path, kind.__module__, kind.__qualname__, name, opened_before, limit])
         try:
             done = subprocess.run(

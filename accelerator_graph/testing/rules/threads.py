@@ -83,7 +83,7 @@ class ThreadRules(Case):
 
     def test_captures_in_two_threads_at_once(self) -> None:
         """Captures on different streams overlap in two threads; each graph has its own work."""
-        rounds, barrier = 5, threading.Barrier(2, timeout=self.time_limit / 4)
+        rounds, barrier = 5, threading.Barrier(2, timeout=self.patience)
         streams, cells = [self.stream(), self.stream()], [self.cell(), self.cell()]
 
         def capture(which: int) -> list[ag.Graph]:

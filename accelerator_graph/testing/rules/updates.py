@@ -19,6 +19,30 @@ from .._case import PIECES, Case, expect, needs, raises
 class UpdateRules(Case):
     """A graph gets the work of another graph or of another capture, in place or by a new executable."""
 
+    @needs(Capability.UPDATE)
+    def test_backend_update_changes_all_or_nothing(self) -> None:
+        """`update` of a backend returns None if later runs do the new work, else what did not fit."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        graphs = [self._of(stream, cell, *bs) for bs in ((1,), (100, 100), (10,))]
+        made = [each._runner and each._runner.captured for each in graphs]
+        values: list[Any] = [each and each.value for each in made]
+        executable, former, added, total = backend.instantiate(values[0]), values[0], 1, 0
+        for value, new in ((values[1], 200), (values[2], 10)):
+            misfit = backend.update(executable, former, value)
+            if misfit is None:
+                former, added = value, new
+            else:
+                assert isinstance(misfit, Misfit)
+                assert misfit.reason
+                assert not misfit.reason.endswith("."), "the reason of a misfit is a clause"
+                count = len(backend.nodes(value)[0]) if self.has(Capability.NODES) else None
+                if misfit.node is not None and count is not None:
+                    assert 0 <= misfit.node < count, "a misfit has the number of a node of the new graph"
+            backend.replay(executable, stream.native)
+            total += added
+            assert self.read(cell) == total
+        backend.destroy_executable(executable)
+
     def test_updated_graph_does_the_work_of_the_other(self) -> None:
         """After `update` a graph and what was bound to it do the other's work, and so does the other."""
         stream, cell = self.stream(), self.cell()
@@ -208,30 +232,6 @@ class UpdateRules(Case):
         self.in_threads([replay, update])
         found = self.read(cell)
         assert (found & 0xFFFF) + (found >> 16) == runs
-
-    @needs(Capability.UPDATE)
-    def test_backend_update_changes_all_or_nothing(self) -> None:
-        """`update` of a backend returns None if later runs do the new work, else what did not fit."""
-        backend, stream, cell = self.backend, self.stream(), self.cell()
-        graphs = [self._of(stream, cell, *bs) for bs in ((1,), (100, 100), (10,))]
-        made = [each._runner and each._runner.captured for each in graphs]
-        values: list[Any] = [each and each.value for each in made]
-        executable, former, added, total = backend.instantiate(values[0]), values[0], 1, 0
-        for value, new in ((values[1], 200), (values[2], 10)):
-            misfit = backend.update(executable, former, value)
-            if misfit is None:
-                former, added = value, new
-            else:
-                assert isinstance(misfit, Misfit)
-                assert misfit.reason
-                assert not misfit.reason.endswith("."), "the reason of a misfit is a clause"
-                count = len(backend.nodes(value)[0]) if self.has(Capability.NODES) else None
-                if misfit.node is not None and count is not None:
-                    assert 0 <= misfit.node < count, "a misfit has the number of a node of the new graph"
-            backend.replay(executable, stream.native)
-            total += added
-            assert self.read(cell) == total
-        backend.destroy_executable(executable)
 
     def test_recapture_replaces_the_work(self) -> None:
         """After a ``with graph.recapture()`` block the graph does what the block has recorded."""

@@ -191,7 +191,7 @@ class RecordsInAThread(Explicit):
         return super().capture_status(stream) if own else CaptureStatus.NONE
 
 
-@caught_by("test_replays_of_two_threads_on_two_streams_are_not_lost")
+@caught_by("test_serialised_replays_are_all_done")
 class LosesRunsUnderThreads(Explicit):
     """Serialises nothing, and says that it does: the latest run is read twice before it is written."""
 
