@@ -362,13 +362,9 @@ class Capture:
                     self._leave()  # else there may be no stack left for it
             finally:
                 self.lease.release()
-                self.let_go()
-
-    def let_go(self) -> None:
-        """Hold nothing that the graph does not need: exceptions and observers may still hold this object."""
-        self.guard = None
-        self.observations.clear()
-        self.retained = []
+                self.guard = None
+                self.observations.clear()  # exceptions and observers may still hold the capture
+                self.retained = []
 
     def _abandon(self) -> None:
         if self._token is not NO_TOKEN:

@@ -76,7 +76,8 @@ class _End(Finalizer):
                 _pools.pop(pool, None)
                 _ending[running] = pool
             try:
-                undo([partial(each.release, pool) for each in frameworks])
+                if frameworks:
+                    undo([partial(each.release, pool) for each in frameworks])
             finally:
                 _ending.pop(running, None)
 

@@ -6,7 +6,7 @@ all of them launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
@@ -17,8 +17,8 @@ from .._interpreter.sure_exit import Section
 from ..backends.base import Capability, SameContext, SameStream, unsupported
 from ..errors import AcceleratorGraphError, CaptureError, GraphStateError, UnsupportedError
 from . import capture_table
+from .capture_table import measuring
 from .extension import fast, new_lock
-from .observers import check_of, measuring
 from .ownership import Owned, drain
 from .states import RESET_MEANWHILE
 from .stream_stack import is_constant
@@ -358,8 +358,6 @@ class Runner:
         The stream of replays that name none. A hold of its own, which nobody else can close.
     lease : Lease
         The graph's part in a pool, which the graph releases when it is reset.
-    check : callable, optional
-        Called ahead of every launch.
     """
 
     __slots__ = (
@@ -379,19 +377,12 @@ class Runner:
         "retained",
     )
 
-    def __init__(
-        self,
-        captured: Captured,
-        keep: bool,
-        home: Stream,
-        lease: Lease,
-        check: Callable[[], None] | None,
-    ) -> None:
+    def __init__(self, captured: Captured, keep: bool, home: Stream, lease: Lease) -> None:
         self.captured: Captured | None = captured
         self.launching = new_lock()
         """Held by each launch of the graph, and to change or exchange the executable. Its `owner` is what
         is launched, a `Current`."""
-        self.launching.owner = _NOTHING if check is None else _NOTHING.checked(check)
+        self.launching.owner = _NOTHING
         self.latest: Latest | None = None
         self.measured: Measured | None = None
         self.home = home
@@ -607,7 +598,7 @@ class Runner:
     def observe(self, *observations: Any) -> None:
         """Have these observations, whose checks are called ahead of every launch from now on."""
         with self.lock:
-            self.launching.owner = self._current.checked(check_of(observations))
+            self.launching.owner = self._current.checked(_check_of(observations))
             self.observations = observations
 
     def refuse(self, why: str, until: Literal["replay", "instantiate"] = "replay") -> None:
@@ -656,3 +647,16 @@ def make_room(table: dict[Any, Any]) -> None:
     if len(table) >= MOST_STREAMS:
         with suppress(KeyError, RuntimeError, StopIteration):  # another thread drops one
             del table[next(iter(table))]
+
+
+def _check_of(observations: Iterable[Any]) -> Callable[[], None] | None:
+    """Return what has to be called ahead of every replay; None if nothing has to."""
+    checks: list[Callable[[], None]] = [each.check for each in observations if hasattr(each, "check")]
+    if len(checks) < 2:
+        return checks[0] if checks else None
+
+    def check() -> None:
+        for each in checks:
+            each()
+
+    return check

@@ -258,7 +258,8 @@ class Stream:
         if self._closed or self._forks != ownership.forks:
             self._check()
         self._backend.launch(self._native, work, *args, **how)
-        self._retain(work, args, how)
+        for capture in [*capture_table.thread.unfinished.values()]:
+            capture.retained.append((work, args, how))
 
     def _retain(self, *objects: Any) -> None:
         for capture in [*capture_table.thread.unfinished.values()]:

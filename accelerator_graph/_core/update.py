@@ -249,7 +249,7 @@ def clone(graph: BaseGraph, copy: BaseGraph) -> None:
     captured, runner = graph._kept("clone()"), graph._runner_for("clone()")
     work = shared_work(graph, runner, captured, "clone()")
     check_shareable(work.captured, "clone()")
-    made = Runner(work.captured, True, runner.home.held(), work.lease, None)
+    made = Runner(work.captured, True, runner.home.held(), work.lease)
     made.beside, made.retained = runner.beside, work.retained
     made.observe(*work.observations)
     copy._home, copy._runner = graph._home, made

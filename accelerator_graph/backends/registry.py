@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .._interpreter import imported_on_use, runs_later
 from .._interpreter.outside import environment, keys, variable
-from .._plugins import Catalogue
-from .._plugins.entry_points import is_name
+from .._plugins import Catalogue, is_name
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from . import _contract as contract
 from ._registry.instances import Instances, problem_of

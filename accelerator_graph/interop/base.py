@@ -27,10 +27,13 @@ from ..backends.base import Backend, Recorder
 
 if TYPE_CHECKING:
     from .records import Collective as Collective
+    from .records import FrameworkReport as FrameworkReport
     from .records import PoolContents as PoolContents
     from .records import PoolSegment as PoolSegment
 else:  # most captures need none of these
-    __getattr__ = imported_on_use(__name__, {f"{__package__}.records": "Collective PoolContents PoolSegment"})
+    __getattr__ = imported_on_use(
+        __name__, {f"{__package__}.records": "Collective FrameworkReport PoolContents PoolSegment"}
+    )
 
 INTEROP_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order, as `BACKEND_API_VERSIONS`."""

@@ -20,7 +20,7 @@ from accelerator_graph.backends.base import Backend
 from accelerator_graph.errors import EmptyGraphWarning, UnknownBackendError
 
 from .._interpreter.terminal import check_file
-from .._plugins.entry_points import import_target, is_target
+from .._plugins import import_target, is_target
 from ._conformance import BackendConformance, CheckResult, check_rules
 from ._failure import failure_text
 from ._report import Row, look_first, markdown, verdict
