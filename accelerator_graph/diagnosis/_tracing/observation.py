@@ -100,7 +100,8 @@ class CaptureTrace:
         """
         if fast is None or self.pieces is not None:
             return None
-        status = self.backend.status_function(self.native)
+        calls = self.backend.native_calls(self.native)
+        status = None if calls is None else calls.status_function()
         self.watch = fast.Watch(
             ask=self.goes_on,
             status=status.address if status else 0,
