@@ -332,8 +332,8 @@ class Ask:
         """Return the answer for a handle, or an object that `int` makes one."""
 
 @final
-class Recorded:
-    """Asks CUDA how many nodes a capture has recorded.
+class CaptureInfo:
+    """Asks CUDA for the number of a capture, and how many nodes it has recorded.
 
     Parameters
     ----------
@@ -346,8 +346,8 @@ class Recorded:
     """
 
     def __init__(self, info: int, nodes: int, edges: bool, failed: Callable[[int], object]) -> None: ...
-    def __call__(self, stream: Any, /) -> int | None:
-        """Return the number; None if the stream is not capturing, or the capture is broken."""
+    def __call__(self, stream: Any, /) -> tuple[int, int] | None:
+        """Return the two; None if the stream is not capturing, or the capture is broken."""
 
 @final
 class Relaxing:

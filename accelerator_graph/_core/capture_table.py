@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .._interpreter.process import after_fork
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
     from .capture import Capture
     from .graph import BaseGraph
 

@@ -19,7 +19,7 @@ from .stream_stack import current_streams
 from .streams import Borrowed, FrameworkCurrent, Stream, describe, innermost
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
 
 
 @overload

@@ -239,7 +239,7 @@ class BaseGraph:
             runner.beside = capture.stream is not self._home
             runner.retained = tuple(capture.retained)
             own = self._keep_observations(capture) if capture.observations or self._observers else 0
-            if runner.counted == own or (runner.counted is None and runner.is_empty(own)):
+            if runner.counted == own:
                 self._found_empty(capture.subject)
             kept = keep
             if self._keeps != "graph":

@@ -78,7 +78,7 @@ def _difference(larger: int | None, smaller: int | None, untold: str) -> Differe
 def device_memory(made: Owned) -> DeviceMemory | None:
     """Return what the driver tells of the memory of a graph's or an executable's device, if anything."""
     try:
-        return made.recorder.device_memory(made.value)
+        return made.backend.device_memory(made.native)
     except AcceleratorGraphError:
         return None
 
@@ -100,10 +100,9 @@ def touched_segments(segments: Sequence[PoolSegment], captured: Owned) -> Set[in
     if not segments:
         return frozenset()
     try:
-        parameters = captured.recorder.parameters(captured.value)
+        addresses = addresses_in(captured.backend.parameters(captured.native))
     except AcceleratorGraphError:
         return None
-    addresses = None if parameters is None else addresses_in(parameters)
     return None if addresses is None else _around(segments, addresses)
 
 

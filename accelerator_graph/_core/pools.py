@@ -22,7 +22,7 @@ from .ownership import Finalizer
 from .stream_stack import undo
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
     from ..interop.base import Framework
 
 

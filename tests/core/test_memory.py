@@ -265,7 +265,6 @@ def test_the_heap_grows_by_what_the_host_has_taken(stream, free, monkeypatch, he
     [
         ((), DriverError("no"), set()),
         ((LOW, HIGH), DriverError("no"), None),
-        ((LOW, HIGH), None, None),
         ((LOW, HIGH), "addresses", {256}),
     ],
 )
@@ -277,5 +276,5 @@ def test_what_is_touched_is_not_known_without_the_parameters(monkeypatch, segmen
         return parameters
 
     monkeypatch.setattr(core, "addresses_in", lambda given: [72, 271] if given == "addresses" else [64])
-    graph = SimpleNamespace(value="graph", recorder=SimpleNamespace(parameters=told))
+    graph = SimpleNamespace(native="graph", backend=SimpleNamespace(parameters=told))
     assert core.touched_segments(segments, graph) == touched

@@ -2,7 +2,7 @@
  * and of a stream. What is out of the ordinary is left to a callable in Python: a capture under way, a
  * graph that was reset, another thread that launches the same executable, an error.
  * Guard does the same for the calls of a graphed function, and Watch for the events of a capture that is
- * diagnosed. `call_each` reads a graph, Ask and Recorded ask for one number. Relaxed lets a thread make
+ * diagnosed. `call_each` reads a graph, Ask and CaptureInfo ask for numbers. Relaxed lets a thread make
  * calls that a capture does not permit.
  */
 #define PY_SSIZE_T_CLEAN
@@ -59,7 +59,7 @@ static PyType_Spec specs[TYPES] = {
     [GUARD] = SPEC(Guard, Guard, CALLABLE, guard_slots),
     [WATCH] = SPEC(Watch, Watch, OBJECT, watch_slots),
     [ASK] = SPEC(Ask, Ask, CALLABLE, ask_slots),
-    [RECORDED] = SPEC(Recorded, Ask, CALLABLE, recorded_slots),
+    [CAPTURE_INFO] = SPEC(CaptureInfo, Ask, CALLABLE, info_slots),
     [RELAXING] = SPEC(Relaxing, Relaxing, CALLABLE, relaxing_slots),
 };
 

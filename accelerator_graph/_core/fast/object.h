@@ -1,6 +1,6 @@
 /* What the types share: their state, and that an object's references are among its members. Part of _fast.c. */
 
-enum { LOCK, LAUNCH, LAUNCHER, PATCHES, RELAXED, FOLLOWER, METHOD, GUARD, WATCH, ASK, RECORDED, RELAXING, TYPES };
+enum { LOCK, LAUNCH, LAUNCHER, PATCHES, RELAXED, FOLLOWER, METHOD, GUARD, WATCH, ASK, CAPTURE_INFO, RELAXING, TYPES };
 
 typedef struct {
     PyTypeObject *types[TYPES];

@@ -100,7 +100,8 @@ class CaptureTrace:
         """
         if fast is None or self.pieces is not None:
             return None
-        status = self.backend.status_function(self.native)
+        calls = self.backend.native_calls(self.native)
+        status = None if calls is None else calls.status_function()
         self.watch = fast.Watch(
             ask=self.goes_on,
             status=status.address if status else 0,
@@ -128,10 +129,10 @@ class CaptureTrace:
 
     # ---- at the interpreter's events, on any thread ------------------------------------------------
 
-    def at_line(self, frame: FrameType, moment: Moment) -> None:
+    def at_line(self, frame: FrameType, line: int) -> None:
         """Ask before a line runs."""
         if self.goes_on():
-            self.last[threading.get_ident()] = moment
+            self.last[threading.get_ident()] = frame.f_code, line, True
         else:
             self._broke_between(frame)
 

@@ -6,15 +6,18 @@ import sys
 import warnings
 from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._core import stream_stack
 from ..._core.call_site import outside
 from ..._core.streams import Event, Stream
-from ...backends.base import Backend, Capability, CaptureStatus
+from ...backends.base import Capability, CaptureStatus
 from ...errors import AcceleratorGraphError, EscapedWorkWarning, UnsupportedError
 from ...interop.base import Inspectable, Undo
 from .places import Place, stack_of, users
+
+if TYPE_CHECKING:
+    from ...backends.base import AnyBackend as Backend
 
 _SHOWN = 5
 _DEFAULT = 2

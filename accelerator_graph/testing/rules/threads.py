@@ -237,7 +237,7 @@ class InterruptRules(Case):
         with self.executable(stream, cell) as executable:
             for replay in (
                 partial(backend.replay, executable, stream.native),
-                backend.bind(executable, stream.native),
+                self.bound(executable, stream.native),
             ):
                 for interrupter in interrupters(backend):
                     before = self.read(cell)
