@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from accelerator_graph.backends.base import Availability, GraphContents, Misfit
+from accelerator_graph.errors import driver_error
 from kit.command_lists import (
     PATIENCE,
     Command,
@@ -18,6 +19,7 @@ from kit.command_lists import (
     Graph,
     Lists,
     ListsWork,
+    OutOfObjects,
     Queue,
     Run,
     Stream,
@@ -147,6 +149,17 @@ class RefusedStreamLeavesItsQueue(CommandLists):
         if stream in self.slots:
             self.slots.pop(stream).close()
         super().destroy_stream(stream)
+
+
+@caught_by("test_refused_calls_leave_nothing_alive", work=ListsWork)
+class NoMemoryIsAnyFailure(CommandLists):
+    def called(self, call: str, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return function(*args)
+        except OutOfObjects as error:
+            raise driver_error(
+                backend=self.name, call=call, code=-5, code_name="OUT_OF_OBJECTS", detail=str(error)
+            ) from error
 
 
 class LeavesWhatItMade(Executable):
