@@ -511,8 +511,7 @@ class Graph(BaseGraph):
 
     def raw_executable(self) -> int:
         """Return the vendor's handle of the executable. Valid until `reset` or `instantiate`."""
-        executable = self._runner_for("raw_executable()").executable
-        assert executable is not None
+        executable = self._runner_for("raw_executable()").launchable()
         return executable.backend.handle_int(executable.native)
 
     def raw_cuda_graph(self) -> int:
