@@ -258,6 +258,7 @@ class BaseGraph:
     def _exit(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """End the capture, or abandon it if the body has raised."""
         try:
             if self._capture is not None:
                 self.capture_end() if exc is None else self._abandon(exc)
@@ -385,6 +386,7 @@ class BaseGraph:
         exc.add_note(f"{capture.subject} was abandoned; {then}.")
 
     def _instantiate(self, runner: Runner) -> None:
+        """Make the executable, and what `replay` launches without arguments."""
         try:
             runner.instantiate()
             with runner.lock:  # another thread may reset the graph, which waits for this

@@ -90,7 +90,8 @@ class Executable(Owned):
 
     def launch_on(self, stream: Stream) -> Callable[[], Any]:
         """Return a callable that launches this on a stream."""
-        calls, native = stream._backend.native_calls(stream._native), self.lent()
+        calls = stream._backend.native_calls(stream._native)
+        native = self.value if self.recorder is self.backend else self.lent()
         found = None if native is None or calls is None else calls.bind(native)
         return found or partial(self.recorder.replay, self.value, stream._native)
 
