@@ -142,6 +142,9 @@ class measure_memory:
     def __init__(self) -> None:
         self._blocks: list[tuple[object, object]] = []
 
+    def __repr__(self) -> str:
+        return "measure_memory()"
+
     def __enter__(self) -> Self:
         block = object()
         self._blocks.append((block, if_skipped(self, partial(self._leave, block))))

@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 from .._core.capture import Capture
 from .._core.graph import BaseGraph
 from .._core.observers import Observer
-from ..backends.base import Capability
+from ..backends.base import Capability, GraphNode
 from ..errors import AcceleratorGraphError, UnsupportedError
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend, GraphNode
+    from ..backends.base import Backend
 
 _BLOCK = 4096
 _CELL = 2
