@@ -6,6 +6,7 @@ import re
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
@@ -90,11 +91,11 @@ class Thread(Generic[T]):
     def result(self, limit: float) -> T:
         """Return what the function returns, or raise what it raises; fail if it hangs.
 
-        It hangs if it has used no processor for `limit` seconds, or is not done in five times as long: so a
-        machine that is busy makes no failure.
+        It hangs if it has used no processor for `limit` seconds. A machine that is busy makes no failure,
+        unless the thread is not done in five times as long, and half a minute at least.
         """
-        idle, before = 0, None
-        for _ in range(5 * LOOKS):
+        idle, before, end = 0, None, time.monotonic() + max(5 * limit, 30.0)
+        while time.monotonic() < end:
             self._thread.join(limit / LOOKS)
             if not self._thread.is_alive():
                 break
