@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
@@ -594,6 +594,11 @@ class Graph(BaseGraph):
     def capture_error_mode(self, mode: CaptureMode) -> None:
         self._check("capture_error_mode")
         self._mode = check_mode(mode)
+
+
+for _function in vars(BaseGraph).values():
+    if isinstance(_function, FunctionType):  # Python's messages about wrong arguments name the public class
+        _function.__qualname__ = f"Graph.{_function.__name__}"
 
 
 class _Importing:
