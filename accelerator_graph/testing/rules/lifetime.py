@@ -414,7 +414,7 @@ class LeakRules(Case):
         """Do something several times; return what is alive then."""
         for _ in range(times):
             once()
-        self.synchronize()
+            self.synchronize()  # a runtime may release what a run needed in a call after its end
         self.collect()
         gc.collect()  # what the library has just destroyed
         return dict(self.used.live_objects() or {})
