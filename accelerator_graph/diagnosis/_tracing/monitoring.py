@@ -104,18 +104,10 @@ def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
     def calls(code: CodeType, offset: int, function: Any, first: Any) -> None:
         pieces.calls(_frame_of(code), function, first)
 
-    def c_call_ends(code: CodeType, offset: int, function: Any, first: Any) -> None:
-        pieces.ends(_frame_of(code))
-        c_returns(code, offset, function, first)
-
-    def ends(code: CodeType, offset: int, value: object) -> Any:
-        pieces.ends(_frame_of(code))
-        return python_returns(code, offset, value)
-
     def unwinds(code: CodeType, offset: int, error: BaseException) -> None:
         pieces.ends(_frame_of(code))
 
-    return starts, line, ends, c_call_ends, c_call_ends, raises, calls, unwinds
+    return starts, line, python_returns, c_returns, c_returns, raises, calls, unwinds
 
 
 def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
