@@ -207,7 +207,8 @@ class Lease:
                         entry.check(backend, device)
                     entry.capturing = ref(self)
                     self._pool = entry
-                    self.id, self.frameworks = entry.end.value
+                    own, self.frameworks = entry.end.value
+                    self.id = pool or own  # the given one may keep an object alive
                     return
             with running:  # until it is over, unless it is this thread's
                 _ending.pop(running, None)
