@@ -18,6 +18,7 @@ from .._interpreter.outside import integer
 from .._interpreter.process import after_fork
 from ..errors import GraphStateError
 from ..interop.base import PoolId as PoolId
+from ..interop.base import Undo
 from .ownership import Finalizer
 from .stream_stack import undo
 
@@ -67,7 +68,7 @@ class _End(Finalizer):
         They may run code of others that takes locks, so only captures into this very pool wait for it.
         """
         pool, frameworks = self.value
-        releases = [partial(each.release, pool) for each in frameworks]
+        releases: list[Undo] = [partial(each.release, pool) for each in frameworks]
         running = _new_lock()
         with running:
             with _lock:
