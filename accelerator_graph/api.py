@@ -492,7 +492,7 @@ class Graph(BaseGraph):
         OSError
             The file can't be written, or Graphviz is not installed.
         """
-        from ._core.files import write_file
+        from .inspection.files import write_description, write_file
 
         captured = self._kept("debug_dump()")
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
@@ -500,8 +500,6 @@ class Graph(BaseGraph):
         def write(name: str) -> None:
             described = suffix in _DESCRIBED or profile is not None
             if described or not captured.backend.dump(captured.native, name, verbose):
-                from .inspection.files import write_description
-
                 write_description(self.describe(), suffix, name, profile)
 
         write_file(path, write)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import accelerator_graph as ag
 
-from .._core.files import write_file
-from ..inspection.files import write_description, write_difference
+from ..inspection.files import write_description, write_difference, write_file
 from ..inspection.text import table
 
 
