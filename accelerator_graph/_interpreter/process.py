@@ -76,7 +76,7 @@ def this_thread() -> Identity:
 
 
 def heap_bytes() -> int | None:
-    """Return the bytes that the C library has given out; None where it does not tell.
+    """Return the bytes that the C library has given out; None where it does not report.
 
     Python's own small objects are not among them, and neither is memory that a library maps itself.
     """

@@ -29,7 +29,7 @@ class Work(ABC):
     """How many nodes one `enqueue` adds to a graph; None if that varies."""
 
     kernel_name: str = ""
-    """What `Backend.nodes` has in the name of a node of `enqueue`; empty if the runtime does not tell."""
+    """What `Backend.nodes` has in the name of a node of `enqueue`; empty if the runtime does not report."""
 
     @abstractmethod
     def new(self) -> Any:

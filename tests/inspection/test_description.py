@@ -152,7 +152,7 @@ def test_the_table_with_conditional_nodes():
         "  0  memset       4 B = 2                                    -",
         "  inside node 1, else:",
         "  0  memset       4 B = 3                                    -",
-        "2    conditional  (the driver does not tell what is inside)",
+        "2    conditional  (the driver does not report what is inside)",
     ]
 
 
