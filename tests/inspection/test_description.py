@@ -143,7 +143,7 @@ def test_the_table_with_conditional_nodes():
     found = ag.GraphDescription.of("cuda", 0, (nodes, [GraphEdge(0, 1), GraphEdge(1, 2)]))
     assert str(found).splitlines() == [
         "graph of cuda, device 0: 3 nodes and 3 inside them (3 conditional, 3 memset), 2 dependencies",
-        "     kind         what                                       after",
+        "     kind         what                                         after",
         "0    conditional  while                                      -",
         "  inside node 0:",
         "  0  memset       4 B = 1                                    -",
