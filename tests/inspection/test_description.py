@@ -144,7 +144,7 @@ def test_the_table_with_conditional_nodes():
     assert str(found).splitlines() == [
         "graph of cuda, device 0: 3 nodes and 3 inside them (3 conditional, 3 memset), 2 dependencies",
         "     kind         what                                         after",
-        "0    conditional  while                                      -",
+        "0    conditional  while                                        -",
         "  inside node 0:",
         "  0  memset       4 B = 1                                    -",
         "1    conditional  if",
