@@ -146,12 +146,12 @@ def test_the_table_with_conditional_nodes():
         "     kind         what                                         after",
         "0    conditional  while                                        -",
         "  inside node 0:",
-        "  0  memset       4 B = 1                                    -",
+        "  0  memset       4 B = 1                                      -",
         "1    conditional  if",
         "  inside node 1, then:",
-        "  0  memset       4 B = 2                                    -",
+        "  0  memset       4 B = 2                                      -",
         "  inside node 1, else:",
-        "  0  memset       4 B = 3                                    -",
+        "  0  memset       4 B = 3                                      -",
         "2    conditional  (the driver does not report what is inside)",
     ]
 
