@@ -147,8 +147,13 @@ def _verified(
         try:
             return verdict(case_of(trial))
         finally:
-            trial.put_back()
-            program.close()
+            try:
+                trial.put_back()
+            except BaseException:  # an interrupt
+                trial.put_back()
+                raise
+            finally:
+                program.close()
 
     report = stream_stack.within(program.stream, run)
     if report.verdict == "wrong":

@@ -63,8 +63,11 @@ class Trial:
         """Leave arguments, state, references and random numbers as they were before the first run."""
         self.forget()
         self._python.put_back()
-        self._write(self._first, self._before)
-        self._random.restore()
+        try:
+            wait(self.program.captured_on())  # a run that was interrupted may still write
+        finally:
+            self._write(self._first, self._before)
+            self._random.restore()
 
     def forget(self) -> None:
         """Assume that anybody may have changed the arrays."""
