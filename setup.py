@@ -73,11 +73,11 @@ def readme(project: dict[str, Any]) -> str:
     return re.sub(r"\]\(([^()\s]+)\)", absolute, text) if address else text
 
 
-core = Path("accelerator_graph", "_core")  # relative, as setuptools requires
+fast = Path("accelerator_graph", "_core", "fast")  # relative, as setuptools requires
 extension = Extension(
     "accelerator_graph._core._fast",
-    sources=[(core / "_fast.c").as_posix()],
-    depends=[(core / path.name).as_posix() for path in sorted((ROOT / core).glob("*.h"))],
+    sources=[(fast / "_fast.c").as_posix()],
+    depends=[(fast / path.name).as_posix() for path in sorted((ROOT / fast).glob("*.h"))],
     extra_compile_args=["-O2"],
     optional=CHOICE != "always",
 )

@@ -485,7 +485,8 @@ class Graph(BaseGraph):
         GraphStateError
             Nothing was captured, or the graph was not kept.
         ValueError
-            The profile is of other labels, or the file is not a page.
+            The profile is of other labels, or the file is not a page; or the graph has too many nodes for
+            Graphviz.
         OSError
             The file can't be written, or Graphviz is not installed.
         """

@@ -58,7 +58,7 @@ ON_DEMAND = [
     "inspection.fingerprint",
     "inspection.memory",
     "inspection.profile",
-    "interop._contract.records",
+    "interop.records",
     "interop._torch.errors",
     "testing",
 ]

@@ -1,4 +1,4 @@
-"""Replays without a line of Python, and events of captures. Optional: see `_core/_fast.c`."""
+"""Replays without a line of Python, and events of captures. Optional: see `_core/fast`."""
 
 from array import array
 from collections.abc import Callable

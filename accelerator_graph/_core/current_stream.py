@@ -149,8 +149,9 @@ class _Known:
         self.stream = stream.held()
         self.is_default = not stream.handle
         self.chosen = chosen
-        self.frameworks = interop.initialised()
-        self.answers = [interop.current_stream(framework) for framework, _ in self.frameworks]
+        found = interop.current_streams()
+        self.frameworks = [(framework, name) for framework, name, _ in found]
+        self.answers = [answer for _, _, answer in found]
         self.forks = ownership.forks
         self.taking_part = stream_stack.taking_part(stream._backend)
 

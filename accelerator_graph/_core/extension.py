@@ -17,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 SWITCH = "ACCELERATOR_GRAPH_PURE_PYTHON"
 VERSION = 4
-"""As in `_fast.c`. Raise both whenever Python can't work with the extension that was built before."""
+"""As in `fast/_fast.c`. Raise both whenever Python can't work with the extension that was built before."""
 
 
 def _extension() -> Any:

@@ -48,6 +48,9 @@ class Observer:
         A graph takes over the work: the one that was captured, and later another one by `Graph.update`,
         `Graph.clone` or `Graph.recapture`. Returns the object that stays with the work there, or None.
         Without this method, nothing stays.
+    ``own_name(node)``
+        Of an object that stays: the name by which `Graph.describe` shows a node that it has recorded; empty
+        for every other node.
     ``check()``
         Of an object that stays: called ahead of every replay. If it raises, nothing is launched.
     """

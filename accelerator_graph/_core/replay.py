@@ -529,11 +529,11 @@ class Runner:
             handle = 0 if answer is None else answer[0]
             (launchers.get(handle) or missing(handle))()
 
-        ask = framework.current_handle(device)
+        ask = framework.current_handle
         if fast is None or ask is None:
             return launch
-        exchange = framework.work_stream(device) or ()
-        follow: Callable[[], None] = fast.Follower(launchers, missing, *ask, exchange=exchange)
+        exchange = () if framework.exchange is None else (*framework.exchange, device)
+        follow: Callable[[], None] = fast.Follower(launchers, missing, ask, device, exchange=exchange)
         return follow
 
     def stream_for(self, obj: object) -> Stream:

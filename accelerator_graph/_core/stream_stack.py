@@ -247,11 +247,10 @@ def current_streams(backend: str | None) -> list[Current]:
     """Return the current streams of the frameworks on a backend, or on any, the default streams included."""
     found: list[Current] = []
     giving_way: list[Current] = []
-    for framework, name in interop.initialised():
-        answer = interop.current_stream(framework) if backend in (None, name) else None
-        if answer is not None:
+    for framework, name, stream in interop.current_streams(backend):
+        if stream is not None:
             which = giving_way if framework.always_has_a_stream else found
-            which.append(Current(framework, name, *answer))
+            which.append(Current(framework, name, *stream))
     return found or giving_way
 
 

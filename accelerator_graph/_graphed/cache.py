@@ -12,20 +12,21 @@ from typing import Any
 from .._arrays.arrays import check_arguments
 from .._arrays.signatures import Call, Reader
 from .._core.call_site import outside
-from .._core.pools import graph_pool_handle
-from .._core.streams import Stream
+from .._core.pools import PoolId, graph_pool_handle
 from .._interpreter.process import after_fork
 from .._interpreter.sure_exit import Between
 from ..errors import CaptureError
 from . import second_capture
+from .binding import NotFollowing
 from .call_order import CallOrder, current_stream
 from .options import CacheInfo, GraphInputs, Mode, Options
 from .python_state import PythonState
-from .recorded_call import RecordedCall, Swap, record
+from .recorded_call import Capturable, RecordedCall, Recorder, Swap
 from .verified import checked, why_unproven
 
 _REMEMBERED = 256
 _WARNED_OF = 64
+_NEXT_BEST: dict[Mode, Mode] = {"bind": "node", "node": "copy"}
 
 _capturing: dict[str, Call] = {}
 """The call that is being captured, under ``"now"``: some frameworks record only one capture at a time. Nobody
@@ -50,6 +51,7 @@ class GraphCache:
         self._options = options
         self._order = CallOrder()
         self.reader = Reader(by_value=options.key is None)
+        self._recorder = Recorder(self.reader, self._order, copies=options.outputs == "copy")
         self.graphs: dict[Hashable, RecordedCall] = {}
         self._uncaptured: dict[Hashable, Uncaptured] = {}
         self._unbound: dict[Hashable, str] = {}
@@ -95,16 +97,16 @@ class GraphCache:
             stream = current_stream()
             if stream._is_capturing():
                 return None
-            labels = self.reader.array_names(call.values, names)
+            arrays = self.reader.array_names(call.values, names)
             array_types = [self.reader.array_types[type(leaf)] for leaf in call.leaves]
-            check_arguments(call.leaves, array_types, labels, stream)
+            check_arguments(call.leaves, array_types, arrays, stream)
             if uncaptured.calls >= self._options.warmup:
                 with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
                     if _capturing.get("now") is call:
-                        record = partial(self._record_best, call, run, labels, names, stream, function)
+                        wanted = Capturable(call, run, function, names, arrays, stream)
+                        record = partial(self._record_best, wanted)
                         if self._options.verify:
-                            plain = getattr(function, "__wrapped__", run)
-                            record, compare = checked(record, plain, call, names, stream)
+                            record, compare = checked(record, wanted)
                         recorded = self._capture(record, uncaptured, function)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
@@ -147,70 +149,52 @@ class GraphCache:
         uncaptured.was_broken = True
         return second_capture.capture_again(record, failed, function)
 
-    def _record_best(
-        self,
-        call: Call,
-        run: Callable[[Call, Swap], Any],
-        labels: list[str],
-        names: list[str],
-        stream: Stream,
-        function: object,
-    ) -> RecordedCall:
-        """Capture a call in the way that was asked for, or in the next best one that is right."""
-        mode: Mode = self._options.inputs
-        unbound = self._unbound.get(call.key)
-        if mode == "bind" and unbound is not None:
+    def _record_best(self, wanted: Capturable) -> RecordedCall:
+        """Capture a call in the mode that was asked for, or in the next best one that is right."""
+        shared = (each.pool for each in self.graphs.values() if each.is_on_device_of(wanted.stream))
+        pool = self._options.pool or next(shared, None) or graph_pool_handle()
+        mode, why = self._options.inputs, self._unbound.get(wanted.call.key, "")
+        if mode == "bind" and why:
             mode = "node"
-        plain = getattr(function, "__wrapped__", run)
-        python = self._python_state(call, plain) if mode == "bind" else None
-        recorded = self._record(call, run, labels, stream, mode, unbound or "", python)
-        if python is not None and recorded.mode == "bind":
-            after = python.now()
-            why = why_unproven(recorded, plain, call, names, stream)
-            after.restore()
-            if why:
-                recorded.close()
-                python.restore()
-                recorded = self._record(call, run, labels, stream, "node", why)
+        recorded = None
+        while recorded is None:
+            try:
+                if mode == "bind":
+                    recorded = self._record_bound(wanted, pool)
+                else:
+                    recorded = self._recorder.record(wanted, mode, pool)
+            except NotFollowing as error:
+                mode, why = _NEXT_BEST[mode], why or str(error)
+        recorded.why = why or recorded.why
         if self._options.inputs == "bind" and recorded.mode != "bind":
-            fact = f"{function!r} copies its inputs for arguments like these: {recorded.why}."
+            fact = f"{wanted.graphed!r} copies its inputs for arguments like these: {recorded.why}."
             warnings.warn(fact, RuntimeWarning, stacklevel=outside()[0])
         return recorded
 
-    def _python_state(self, call: Call, function: Callable[..., Any]) -> PythonState:
+    def _record_bound(self, wanted: Capturable, pool: PoolId) -> RecordedCall:
+        """Capture a call that copies no inputs, and prove that its replays are right; else raise."""
+        python = self._python_state(wanted)
+        try:
+            recorded = self._recorder.record(wanted, "bind", pool, python)
+            after = python.now()
+            why = why_unproven(recorded, wanted)
+            after.restore()
+            if why:
+                recorded.close()
+                raise NotFollowing(why)
+        except NotFollowing:
+            python.restore()
+            raise
+        return recorded
+
+    def _python_state(self, wanted: Capturable) -> PythonState:
         def is_array(x: Any) -> bool:
             with suppress(Exception):  # an object that is not what it says
                 return not isinstance(x, type) and self.reader.array_type(x) is not None
             return False
 
-        bound = partial(function, *call.instance) if call.instance else function
-        return PythonState(bound, is_array, grads=True)
-
-    def _record(
-        self,
-        call: Call,
-        run: Callable[[Call, Swap], Any],
-        names: list[str],
-        stream: Stream,
-        mode: Mode,
-        why: str = "",
-        python: PythonState | None = None,
-    ) -> RecordedCall:
-        """Capture a call beside the current stream, into the pool of the other graphs on that device."""
-        shared = (each.pool for each in self.graphs.values() if each.is_on_device_of(stream))
-        return record(
-            partial(run, call),
-            call,
-            names,
-            stream,
-            self._options.pool or next(shared, None) or graph_pool_handle(),
-            reader=self.reader,
-            order=self._order,
-            copies=self._options.outputs == "copy",
-            mode=mode,
-            why=why,
-            python=python,
-        )
+        function, instance = wanted.function, wanted.call.instance
+        return PythonState(partial(function, *instance) if instance else function, is_array, grads=True)
 
     def _add(self, key: Hashable, recorded: RecordedCall) -> None:
         """Add a graph, in the place of the least recently used one if there are too many."""

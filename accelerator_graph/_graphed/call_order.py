@@ -202,9 +202,9 @@ class ReplayStreams:
     def _questions(self, stream: Stream, handle: Hashable) -> Questions | None:
         if self._framework is None or self._asked_device is None:
             return None
-        current = self._framework.current_handle(self._asked_device)
-        if current is None:
+        if self._framework.current_handle is None:
             return None
+        current = self._framework.current_handle, self._asked_device
         status = self._backend.status_function(stream._native)
         if status is None:
             return ((*current, handle), (self._status, stream._native, _IDLE)), 0, 0, 0

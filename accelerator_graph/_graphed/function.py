@@ -126,8 +126,8 @@ class Graphed(Generic[P, R]):
         recorded.guard_tried = True
         if fast is not None and self._choose is None:
             sources = self._arguments.sources(count, names)
-            parts = recorded.inputs, recorded.result, call, sources, self._instance
-            recorded.guarded = guarded(*parts, self._cache.reader, self._lock)
+            reader, lock = self._cache.reader, self._lock
+            recorded.guarded = guarded(recorded, call, sources, self._instance, reader, lock)
 
     def _pause(self) -> None:
         """Have no guard replay on its own until the next call; the lock is held."""

@@ -15,6 +15,7 @@ from .arguments import Source
 if TYPE_CHECKING:
     from .._core._fast import Guard
     from .call_order import ReplayStream
+    from .recorded_call import RecordedCall
     from .results import Result
     from .static_inputs import StaticInputs
 
@@ -22,8 +23,7 @@ _ARRAY, _CONSTANT, _INSTANCE = range(3)
 
 
 def guarded(
-    inputs: StaticInputs,
-    result: Result,
+    recorded: RecordedCall,
     call: Call,
     sources: Sequence[Source],
     instance: weakref.ref[Any] | None,
@@ -56,7 +56,7 @@ def guarded(
         guard = fast.Guard(capture_table.live, lock, positional, named, tuple(parameters), modes)
     except Exception:  # a type that does not describe its arrays, or not these
         return None
-    return Guarded(guard, inputs, result)
+    return Guarded(guard, recorded.inputs, recorded.result)
 
 
 class Guarded:

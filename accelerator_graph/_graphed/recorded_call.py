@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .._arrays.arrays import clear_autocast_caches, on_device, on_host
 from .._arrays.placement import only_our_streams, works_on_host, writable
@@ -94,99 +93,141 @@ class _NeverEmpty(Graph):
         raise nothing_recorded()
 
 
-def record(
-    run: Callable[[Swap], Any],
-    call: Call,
-    names: list[str],
-    stream: Stream,
-    pool: PoolId,
-    *,
-    reader: Reader,
-    order: CallOrder,
-    copies: bool,
-    mode: Mode,
-    why: str = "",
-    python: PythonState | None = None,
-) -> RecordedCall:
-    """Capture a call beside the current stream, whose device can read the arrays in its arguments.
+# ---- capturing a call ------------------------------------------------------------------------------
 
-    `run` runs the function on other arrays; `names` are those of the arrays, for messages; `copies` says
-    whether every call returns new arrays. The `mode` is the best for the arguments; if it is not possible,
-    the next one is taken, and `why` says so. For ``"bind"``, `python` has the references that the function
-    can reach.
-    Raises CaptureError if the function does what can't be captured or repeated, TypeError or ValueError if no
-    call can return a copy of the result, or the function writes an argument that can't be written.
+
+class Capturable(NamedTuple):
+    """A call that can be captured."""
+
+    call: Call
+    run: Callable[[Call, Swap], Any]
+    """Runs the call with other arrays in its arguments."""
+    graphed: object
+    """The graphed function, for messages."""
+    names: list[str]
+    """The arguments, for messages."""
+    arrays: list[str]
+    """The arrays in them."""
+    stream: Stream
+    """The current stream, whose device can read the arrays: the call is captured beside it."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function as it is."""
+        return getattr(self.graphed, "__wrapped__", self.run)
+
+
+class Recorder:
+    """Captures the calls of a function.
+
+    `copies` says whether every call returns new arrays.
     """
-    leaves = call.leaves
-    host = works_on_host(stream)
-    all_seen = only_our_streams(stream)  # no work but what our streams are given can be recorded
-    enqueue = on_host if host else on_device
-    array_types = [reader.array_types[type(leaf)] for leaf in leaves]
-    inputs = StaticInputs(leaves, array_types, stream, order, enqueue, nodes=mode == "node" and not all_seen)
-    arguments = inputs.arguments(leaves)
-    passed: set[int] = set()
 
-    def capture(captured: Graph, pool: PoolId | None, arguments: Sequence[Any]) -> Any:
-        statics = dict(zip(map(id, leaves), arguments, strict=True))
+    def __init__(self, reader: Reader, order: CallOrder, *, copies: bool) -> None:
+        self._reader = reader
+        self._order = order
+        self._copies = copies
 
-        def swap(value: Any) -> Any:
-            passed.add(id(value))
-            return statics.get(id(value), value)
+    def record(
+        self, wanted: Capturable, mode: Mode, pool: PoolId, python: PythonState | None = None
+    ) -> RecordedCall:
+        """Capture a call. For ``"bind"``, `python` has the references that the function can reach.
 
-        side = side_of(stream)
-        side._follow(stream)
-        clear_autocast_caches()
+        Raises
+        ------
+        NotFollowing
+            The mode is not possible for this call.
+        CaptureError
+            The function does what can't be captured or repeated.
+        TypeError, ValueError
+            No call can return a copy of the result, or the function writes an argument that can't be
+            written.
+        """
+        leaves, stream = wanted.call.leaves, wanted.stream
+        host = works_on_host(stream)
+        all_seen = only_our_streams(stream)  # no work but what our streams are given can be recorded
+        types = [self._reader.array_types[type(leaf)] for leaf in leaves]
+        enqueue = on_host if host else on_device
+        nodes = mode == "node" and not all_seen
+        inputs = StaticInputs(leaves, types, stream, self._order, enqueue, nodes=nodes)
+        arguments = inputs.arguments(leaves)
+        contents = inputs.contents() if all_seen and host else []
+        versions = inputs.versions()
+        graph = _NeverEmpty() if all_seen else Graph(keep_graph=mode == "bind" or inputs.in_graph)
+        passed: set[int] = set()
+        value = _capture(wanted, inputs, arguments, graph, pool, passed)
         try:
-            with graph(captured, pool, side):
-                inputs.record_copies(side, leaves)
-                return run(swap)
-        finally:
-            clear_autocast_caches()
+            if contents:
+                check_unwritten(contents, inputs.contents(), wanted.arrays)
+            written = inputs.written(versions, leaves, wanted.arrays)
+            work = _recorded_work(graph, inputs, passed) if all_seen else None
+            indices = inputs.indices(arguments)
+            result = Result(value, indices, self._reader, on_host=host, copies=self._copies, work=work)
+            back = [i for i in written | (result.returned - inputs.merged.keys()) if writable(leaves[i])]
+            why = ""
+            if python is not None:
+                why = _bind(wanted, inputs, graph, result, python)
+            elif not inputs.connect(graph):
+                raise NotFollowing("the sources of its copies can't be changed")
+            elif mode == "node" and not inputs.in_graph:
+                mode, why = "copy", "no argument is an array that a node could copy"
+            copied = inputs.plan_copies(back) + [each for _, each in result.outputs if self._copies]
+            streams = ReplayStreams(graph, self._order, stream, copied, host)
+            made = graph, pool, inputs, result, streams, self._order, wanted.call.signature
+            return RecordedCall(*made, wanted.arrays, mode, why)
+        except BaseException:
+            graph.reset()
+            raise
+
+
+def _capture(
+    wanted: Capturable,
+    inputs: StaticInputs,
+    arguments: Sequence[Any],
+    into: Graph,
+    pool: PoolId | None,
+    passed: set[int],
+) -> Any:
+    """Capture a call with other arrays as its arguments, and return its result.
+
+    The ids of what the function gets are added to `passed`.
+    """
+    leaves, stream = wanted.call.leaves, wanted.stream
+    statics = dict(zip(map(id, leaves), arguments, strict=True))
+
+    def swap(value: Any) -> Any:
+        passed.add(id(value))
+        return statics.get(id(value), value)
+
+    side = side_of(stream)
+    side._follow(stream)
+    clear_autocast_caches()
+    try:
+        with graph(into, pool, side):
+            inputs.record_copies(side, leaves)
+            return wanted.run(wanted.call, swap)
+    finally:
+        clear_autocast_caches()
+
+
+def _bind(wanted: Capturable, inputs: StaticInputs, into: Graph, result: Result, python: PythonState) -> str:
+    """Find the arguments that need no copies, and return why others are copied."""
+    leaves = wanted.call.leaves
 
     def capture_again(arrays: Sequence[Any]) -> Graph:
         made = Graph(keep_graph=True)
-        given = [each.as_argument(*pair) for each, *pair in zip(array_types, arrays, leaves, strict=True)]
-        capture(made, None, given)
+        pairs = zip(inputs.array_types, arrays, leaves, strict=True)
+        given = [array_type.as_argument(*pair) for array_type, *pair in pairs]
+        _capture(wanted, inputs, given, made, None, set())
         return made
 
-    captured = _NeverEmpty() if all_seen else Graph(keep_graph=mode == "bind" or inputs.in_graph)
-    contents = inputs.contents() if all_seen and host else []
-    versions = inputs.versions()
-    value = capture(captured, pool, arguments)
-    again = partial(record, run, call, names, stream, pool, reader=reader, order=order, copies=copies)
-    try:
-        if contents:
-            check_unwritten(contents, inputs.contents(), names)
-        written = inputs.written(versions, leaves, names)
-        work = _recorded_work(captured, inputs, passed) if all_seen else None
-        indices = inputs.indices(arguments)
-        result = Result(value, indices, reader, on_host=host, copies=copies, work=work)
-        back = [i for i in written | (result.returned - inputs.merged.keys()) if writable(leaves[i])]
-        if mode == "bind":
-            assert python is not None
-            after = python.now()
-            try:
-                roots = [python.function, *result.objects]
-                rest = inputs.bind(captured, leaves, result, roots, stream, capture_again)
-                why = why_copied([names[i] for i in rest])
-                if not after.complete:
-                    raise NotFollowing("it can reach more references than are looked at")
-            except NotFollowing as error:
-                captured.reset()
-                python.restore()
-                return again(mode="node", why=str(error))
-            after.restore()
-        elif not inputs.connect(captured):
-            captured.reset()
-            return again(mode="copy", why=why or "the sources of its copies can't be changed")
-        if mode == "node" and not inputs.in_graph:
-            mode, why = "copy", why or "no argument is an array that a node could copy"
-        copied = inputs.plan_copies(back) + [array_type for _, array_type in result.outputs if copies]
-        streams = ReplayStreams(captured, order, stream, copied, host)
-        return RecordedCall(captured, pool, inputs, result, streams, order, call.signature, names, mode, why)
-    except BaseException:
-        captured.reset()
-        raise
+    after = python.now()
+    roots = [python.function, *result.objects]
+    rest = inputs.bind(into, leaves, result, roots, wanted.stream, capture_again)
+    if not after.complete:
+        raise NotFollowing("it can reach more references than are looked at")
+    after.restore()
+    return why_copied([wanted.arrays[i] for i in rest])
 
 
 def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> RecordedWork | None:

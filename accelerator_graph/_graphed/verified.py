@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-from .._arrays.signatures import Call
-from .._core.streams import Stream
-from .recorded_call import RecordedCall
+from .recorded_call import Capturable, RecordedCall
 
 
-def why_unproven(
-    recorded: RecordedCall, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
-) -> str:
+def why_unproven(recorded: RecordedCall, wanted: Capturable) -> str:
     """Return why replays that use other arrays than the captured ones are not proven to be right; else ''.
 
     Whatever the proof raises is a reason, too. After an interrupt, the graph is given up.
@@ -20,7 +15,7 @@ def why_unproven(
     from ..diagnosis.verification import why_unproven
 
     try:
-        return why_unproven(function, call, names, recorded, stream)
+        return why_unproven(wanted.function, wanted.call, wanted.names, recorded, wanted.stream)
     except Exception as error:
         return f"it could not be compared with an eager run: {type(error).__name__}: {error}".rstrip(".")
     except BaseException:
@@ -29,11 +24,7 @@ def why_unproven(
 
 
 def checked(
-    record: Callable[[], RecordedCall],
-    function: Callable[..., Any],
-    call: Call,
-    names: Sequence[str],
-    stream: Stream,
+    record: Callable[[], RecordedCall], wanted: Capturable
 ) -> tuple[Callable[[], RecordedCall], Callable[[RecordedCall], None]]:
     """Return what captures a call, and what compares the graph with eager runs that begin like the capture.
 
@@ -41,7 +32,7 @@ def checked(
     """
     from ..diagnosis.verification import RecordedCheck
 
-    check = RecordedCheck(function, call, names, stream)
+    check = RecordedCheck(wanted.function, wanted.call, wanted.names, wanted.stream)
 
     def captured() -> RecordedCall:
         check.begin()
@@ -50,6 +41,8 @@ def checked(
     def compare(recorded: RecordedCall) -> None:
         try:
             check.compare(recorded)
+        except TimeoutError:  # its work may never end, and giving up the graph would wait for it
+            raise
         except BaseException:
             recorded.close()
             raise

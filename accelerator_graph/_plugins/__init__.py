@@ -66,7 +66,8 @@ class Catalogue(Generic[T]):
         self._lock = RLock()
         self._registered: dict[str, Candidate] = {}  # replaced, never changed
         self._scan: Scan | None = None
-        self._sorted: tuple[Scan, dict[str, Candidate], list[str]] | None = None
+        self.known: tuple[str, ...] | None = None
+        """The names, once they are found, until that may have changed."""
         self._results: dict[Candidate, type[T] | BackendError] = {}
         after_fork(self._after_fork)
 
@@ -74,11 +75,13 @@ class Catalogue(Generic[T]):
 
     def names(self) -> list[str]:
         """Return all names in alphabetical order. Loads nothing."""
-        scanned, registered, known = self._scan or self._scanned(), self._registered, self._sorted
-        if known is None or known[0] is not scanned or known[1] is not registered:
-            names = sorted({*self.builtins, *registered, *scanned.offers})
-            known = self._sorted = (scanned, registered, names)
-        return list(known[2])
+        known = self.known
+        while known is None:
+            scanned, registered = self._scanned(), self._registered
+            known = self.known = tuple(sorted({*self.builtins, *registered, *scanned.offers}))
+            if self._scan is not scanned or self._registered is not registered:  # in another thread
+                known = self.known = None
+        return list(known)
 
     def third_parties(self) -> list[str]:
         """Return the names that are not built in, in alphabetical order. Loads nothing."""
@@ -96,7 +99,7 @@ class Catalogue(Generic[T]):
         known = self._scan
         offers = self._scanned().offers.get(name, [])
         if not offers and registered is None and known is not None and name not in self._reserved:
-            self._scan = None  # the distribution may have been installed since the last scan
+            self._scan = self.known = None  # the distribution may have been installed since the last scan
             offers = self._scanned().offers.get(name, [])
         return distinct(offers if registered is None else [registered, *offers])
 
@@ -227,7 +230,7 @@ class Catalogue(Generic[T]):
                     f"{self._kind} {name!r} is already registered, as {earlier.path}; "
                     "pass replace=True to replace it."
                 )
-            self._registered = {**self._registered, name: candidate}
+            self._registered, self.known = {**self._registered, name: candidate}, None
 
     def unregister(self, name: str) -> None:
         """Forget a registered implementation. Raise ValueError if the name is not registered."""
@@ -237,11 +240,12 @@ class Catalogue(Generic[T]):
                     f"{self._kind} {name!r} was not registered by register(), so it can't be removed."
                 )
             self._registered = {each: it for each, it in self._registered.items() if each != name}
+            self.known = None
 
     def refresh(self) -> None:
         """Forget the scan and the failures. Loaded classes are kept."""
         with self._lock:
-            self._scan = None
+            self._scan = self.known = None
             for candidate, result in list(self._results.items()):
                 if isinstance(result, BackendError):
                     del self._results[candidate]

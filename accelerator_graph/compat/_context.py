@@ -111,10 +111,11 @@ class graph(api.graph[TorchGraph]):
 
 
 def _side_stream() -> tuple[Any, Stream]:
-    cuda = torch_module().cuda
-    device = cuda.current_device()
+    torch = torch_module()
+    ask = getattr(torch._C, "_cuda_getDevice", None)  # in C, where torch has it
+    device = torch.cuda.current_device() if ask is None else ask()
     found = _side_streams.get(device)
     if found is None:
-        own = cuda.Stream()
+        own = torch.cuda.Stream()
         found = _side_streams[device] = own, stream_of(own)
     return found

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from .. import api
@@ -64,23 +62,18 @@ class TorchGraph(api.Graph):
         stream: Stream | None, backend: str | None, *, side: bool = False, prepare: bool = False
     ) -> Where:
         """Capture torch's current stream, and have replays follow it."""
-        torch, place = torch_module(), Where()
-        with _in_torchs_words():
-            place.stream = target = stream or _current()
-        device = target._device
-        here = _surroundings()
+        place, stream, here = Where(), stream or _current(), _surroundings()
+        place.stream, device = stream, stream._device
         place.frameworks, place.prepares, place.waits_for = here.taking_part, prepare, None
         if prepare and not capture_table.live:
-            _prepare(torch, device)
+            _prepare(device)
         elif prepare:
-            place.waits_for = target
+            place.waits_for = stream
         handle, _ = here.torch.current_stream(device)
-        if handle:
-            place.home = here.current(handle, device)
-            place.hold = place.home.held()
-        else:
-            place.hold = here.default(device)
-            place.home = place.hold.held()
+        home = here.current(handle, device) if handle else here.defaults.get(device)
+        if home is None:
+            home = here.defaults[device] = here.current(0, device)
+        place.hold, place.home = home, home.held()
         return place
 
     def _begin(self, place: Where, *how: Any, **guard: Any) -> None:
@@ -88,13 +81,11 @@ class TorchGraph(api.Graph):
         if self.check_input_liveness:
             self._observers = (*before, ownership_of_arrays())
         try:
-            with _in_torchs_words():
-                super()._begin(place, *how, **guard)
-            owner = place.stream._owner
-            if isinstance(owner, Borrowed) and isinstance(owner.obj, torch_module().cuda.Stream):
-                torch_module().cuda.set_stream(owner.obj)  # equals the caller's object for the stream
-        except BaseException:
+            super()._begin(place, *how, **guard)
+        except BaseException as error:
             self._recover()
+            if isinstance(error, CaptureError) and error.reason == "default_stream":
+                error.args = (words.ahead(words.DEFAULT_STREAM, str(error)),)
             raise
         finally:
             self._observers = before
@@ -210,17 +201,6 @@ class Graph(TorchGraph):
         super().__init__(keep_graph, pool=pool, capture_error_mode=capture_error_mode)
 
 
-@contextmanager
-def _in_torchs_words() -> Iterator[None]:
-    """Put torch's sentence about default streams ahead of an error that says the same."""
-    try:
-        yield
-    except CaptureError as error:
-        if error.reason == "default_stream":
-            error.args = (words.ahead(words.DEFAULT_STREAM, str(error)),)
-        raise
-
-
 def _for_hip() -> bool:
     return bool(torch_module().version.hip)
 
@@ -229,7 +209,9 @@ def _current() -> Stream:
     """Return torch's current stream, kept alive by torch's object for it."""
     own = torch_module().cuda.current_stream()
     if not own.cuda_stream:
-        raise capture_error("a capture of torch's current stream did not begin", reason="default_stream")
+        error = capture_error("a capture of torch's current stream did not begin", reason="default_stream")
+        error.args = (words.ahead(words.DEFAULT_STREAM, str(error)),)
+        raise error
     return stream_of(own)
 
 
@@ -242,7 +224,7 @@ class _Surroundings:
         Those that have initialised a backend, torch among them, and that backend's name.
     """
 
-    __slots__ = ("_defaults", "backend", "forks", "frameworks", "taking_part", "torch")
+    __slots__ = ("backend", "defaults", "forks", "frameworks", "taking_part", "torch")
 
     def __init__(self, frameworks: list[tuple[Any, str]]) -> None:
         self.frameworks = frameworks
@@ -250,19 +232,13 @@ class _Surroundings:
         self.torch, name = next((each, name) for each, name in frameworks if isinstance(each, Torch))
         self.backend = registry.get(name)
         self.taking_part = stream_stack.taking_part(self.backend)
-        self._defaults: dict[int, Stream] = {}
+        self.defaults: dict[int, Stream] = {}
+        """By device: torch's default stream, which nobody closes."""
 
     def current(self, handle: int, device: int) -> Stream:
         """Return torch's current stream of a device, for a graph whose replays follow it."""
         native = self.backend.as_stream(handle)
         return Stream._make(self.backend, native, device, FrameworkCurrent(self.torch))
-
-    def default(self, device: int) -> Stream:
-        """Return a hold on torch's default stream of a device, which nobody closes."""
-        found = self._defaults.get(device)
-        if found is None:
-            found = self._defaults[device] = self.current(0, device)
-        return found
 
 
 _latest: _Surroundings | None = None
@@ -279,12 +255,14 @@ def _surroundings() -> _Surroundings:
 
 def stream_of(own: Any) -> Stream:
     """Return the stream that a ``torch.cuda.Stream`` stands for, and keep that object alive."""
-    backend = _surroundings().backend
-    return Stream._make(backend, backend.as_stream(own.cuda_stream), own.device_index, Borrowed(own))
+    here = _surroundings()
+    native = here.backend.as_stream(here.torch.as_stream(own))
+    return Stream._make(here.backend, native, own.device_index, Borrowed(own))
 
 
-def _prepare(torch: Any, device: int) -> None:
+def _prepare(device: int) -> None:
     """Do what `torch.cuda.graph` does before a capture, except to release cached memory."""
+    torch = sys.modules["torch"]
     native = torch._C
     if hasattr(native, "_cuda_synchronize") and native._cuda_getDevice() == device:
         native._cuda_synchronize()

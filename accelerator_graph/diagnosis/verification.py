@@ -20,12 +20,15 @@ from ..errors import VerificationError, capture_error
 from ._verify.case import Case
 from ._verify.given import GraphProgram, RecordedProgram, why_unproven
 from ._verify.inquiry import verdict
+from ._verify.places import Hanging, patience
 from ._verify.program import CantBePutBack, Program
 from ._verify.report import Cause, Finding, Verdict, Verification
 from ._verify.trial import Trial
 
 _ROUNDS = 4
 _TIME_LIMIT = 120.0
+_running: list[Trial] = []
+"""Trials whose work may never end. Nothing that it uses is given back."""
 
 __all__ = ["Cause", "Finding", "Verdict", "Verification", "verify", "why_unproven"]
 
@@ -72,7 +75,7 @@ def verify(
         for example.
     time_limit : float, optional
         After how many seconds to begin no further run. What was left out then makes the verdict
-        ``"undecided"``. None for no limit.
+        ``"undecided"``. As long may a single run take. None for no limit.
     beside : stream, optional
         A stream to keep busy beside half of the runs that look for races, by fills of memory of its own. By
         default nothing runs beside anything else.
@@ -88,11 +91,14 @@ def verify(
         The replay is wrong. The error has the report.
     CaptureError
         The function can't be captured.
+    TimeoutError
+        The work of a single run takes longer than the time limit, and may never end.
 
     Notes
     -----
-    Arguments, state and random numbers are as before at the end, whatever happens. A function that can reach
-    an iterator which can't be put back, such as a generator, is refused with a TypeError.
+    Arguments, state and random numbers are as before at the end, whatever happens; but after a TimeoutError
+    no array is touched. Python code that does not return is not covered by the time limit. A function that
+    can reach an iterator which can't be put back, such as a generator, is refused with a TypeError.
     """
     rounds = integer(rounds, "rounds")
     if rounds < 1:
@@ -143,17 +149,23 @@ def _verified(
     program: Program, case_of: Callable[[Trial], Case], time_limit: float | None, beside: Stream | None
 ) -> Verification:
     def run() -> Verification:
+        token, ended = patience.set(time_limit), True
         trial = Trial(program, time_limit, beside)
         try:
             return verdict(case_of(trial))
+        except Hanging:
+            ended = False
+            raise TimeoutError(
+                f"verify: a run of {program.name!r} has not ended within {time_limit:g} s, and may never; "
+                "its arrays are not put back, and waiting for its stream or its device may not return."
+            ) from None
         finally:
-            try:
-                trial.put_back()
-            except BaseException:  # an interrupt
-                trial.put_back()
-                raise
-            finally:
+            trial.put_back(arrays=ended)  # nothing is enqueued behind work that may never end
+            if ended:
                 program.close()
+            else:
+                _running.append(trial)
+            patience.reset(token)
 
     report = stream_stack.within(program.stream, run)
     if report.verdict == "wrong":

@@ -9,7 +9,7 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING
 
 from ..backends.base import GraphEdge, GraphNode
-from .contents import Label, place, runs, short_names
+from .contents import Label, all_nodes, place, runs, short_names
 from .names import body_title, caption, printable
 from .text import details, table
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .description import GraphDescription
 
 FORMATS = ("svg", "png", "pdf")
+MOST_DRAWN = 3000
+"""Graphviz draws so many nodes in 3 seconds, 10,000 in half a minute, and does not end with 100,000."""
 _COLOURS = {
     "kernel": "#cfe3ff",
     "memset": "#d8f2dc",
@@ -36,7 +38,7 @@ def draw(description: GraphDescription, form: str, path: str) -> None:
     Parameters
     ----------
     description : GraphDescription
-        The graph. Graphviz needs minutes for some thousands of nodes.
+        The graph.
     form : {"svg", "png", "pdf"}
         The format.
     path : str
@@ -44,9 +46,17 @@ def draw(description: GraphDescription, form: str, path: str) -> None:
 
     Raises
     ------
+    ValueError
+        The graph has more nodes than Graphviz draws in seconds.
     OSError
         Graphviz is not installed, or failed.
     """
+    nodes = sum(1 for _ in all_nodes(description.nodes))
+    if nodes > MOST_DRAWN:
+        raise ValueError(
+            f"the graph has {nodes} nodes, and Graphviz takes too long for more than {MOST_DRAWN}; write a "
+            ".html file, a page that shows graphs of any size."
+        )
     try:
         done = subprocess.run(
             ["dot", f"-T{form}", "-o", path],
@@ -130,7 +140,9 @@ def _quoted(text: str) -> str:
 # ---- for notebooks --------------------------------------------------------------------------------
 
 MOST = 25
-_WIDTH, _HEIGHT, _LANE, _ROW = 190, 22, 206, 34
+_WIDTH, _HEIGHT, _LANE, _ROW = 240, 22, 256, 34
+_FITTING = 34
+"""How many characters of a name there is room for."""
 
 
 def to_html(description: GraphDescription) -> str:
@@ -146,32 +158,48 @@ def _drawing(description: GraphDescription) -> Iterator[str]:
     nodes = description.nodes[:MOST]
     edges = [edge for edge in description.edges if max(edge.source, edge.target) < len(nodes)]
     places = lanes(len(nodes), edges)
+    titles = {start: labels for labels, start, _ in runs(description) if start < len(nodes)}
+    tops, bottom = [], 4
+    for node in nodes:
+        bottom += _ROW if titles.get(node.id) else 0
+        tops.append(bottom)
+        bottom += _ROW
     width = max(places, default=0) * _LANE + _WIDTH + 8
-    height = len(nodes) * _ROW + 8
     look = 'style="flex: none" font-family="sans-serif" font-size="12"'
-    yield f'<svg width="{width}" height="{height}" {look}>'
+    yield f'<svg width="{width}" height="{bottom}" {look}>'
     for edge in edges:
-        (x1, y1), (x2, y2) = ((places[node] * _LANE, node * _ROW) for node in (edge.source, edge.target))
-        turn = y1 + _HEIGHT + 8 if x1 <= x2 else y2
-        dashes = ' stroke-dasharray="4 3"' if edge.kind else ""
-        yield (
-            f'<path d="M{x1 + _WIDTH // 2} {y1 + _HEIGHT} V{turn} H{x2 + _WIDTH // 2} V{y2 + 4}" fill="none" '
-            f'stroke="#888888"{dashes}/>'
+        (x1, y1), (x2, y2) = (
+            (places[node] * _LANE + _WIDTH // 2 + 4, tops[node]) for node in (edge.source, edge.target)
         )
+        turn = y1 + _HEIGHT + 4 if x1 <= x2 else y2 - 4
+        dashes = ' stroke-dasharray="4 3"' if edge.kind else ""
+        yield (f'<path d="M{x1} {y1 + _HEIGHT} V{turn} H{x2} V{y2}" fill="none" stroke="#888888"{dashes}/>')
     for node, lane in zip(nodes, places, strict=True):
-        x, y = lane * _LANE + 4, node.id * _ROW + 4
+        x, y = lane * _LANE + 4, tops[node.id]
+        if labels := titles.get(node.id):
+            words = _shortened(printable(" / ".join(short_names(labels))), 60)
+            yield (
+                f"<g><title>{escape(printable(place(labels[-1])))}</title>"
+                f'<rect x="4" y="{y - 24}" width="{7 * len(words) + 12}" height="19" rx="4" fill="#f1f3f7"/>'
+                f'<text x="10" y="{y - 10}" font-weight="bold" fill="#1c2430">{escape(words)}</text></g>'
+            )
         words = printable(caption(node))
-        shown = words if len(words) <= 28 else f"{words[:27]}…"
         yield (
             f"<g><title>{node.id}: {escape(words)}</title>"
             f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4" fill="{colour(node.kind)}" '
             f'stroke="#666666"/><text x="{x + _WIDTH // 2}" y="{y + 15}" text-anchor="middle" fill="#1c2430">'
-            f"{escape(shown)}</text></g>"
+            f"{escape(_shortened(words, _FITTING))}</text></g>"
         )
     yield "</svg>"
 
 
-MOST_LANES = 16
+def _shortened(words: str, most: int) -> str:
+    """Return words without their middle if they are too long: kernels of one family differ at the end."""
+    half = most // 2
+    return words if len(words) <= most else f"{words[: half - 1]}…{words[-half:]}"
+
+
+MOST_LANES = 256
 """Further branches share the last lane, so that a picture does not grow without end."""
 
 
@@ -179,7 +207,8 @@ def lanes(count: int, edges: Sequence[GraphEdge]) -> list[int]:
     """Return a lane for each of a number of nodes, which are one below the other in their order.
 
     A chain stays in its lane. Where it forks, the successor with the longest way to go keeps the lane. The
-    others go to lanes that have been empty since the fork, so that the line to them passes no other node.
+    others go on in a lane that the first has left, or to lanes that have been empty since the fork, so that
+    the line to them passes no other node.
     """
     before: list[list[int]] = [[] for _ in range(count)]
     last, length, heir = [-1] * count, [0] * count, [-1] * count
@@ -193,7 +222,10 @@ def lanes(count: int, edges: Sequence[GraphEdge]) -> list[int]:
     tips: list[int] = []
     for node in range(count):
         kept = [placed[source] for source in before[node] if source < node and heir[source] == node]
+        left = [placed[source] for source in before[node] if source < node and -1 < heir[source] < node]
         lane = min((each for each in kept if heir[tips[each]] == node), default=-1)
+        if lane < 0:
+            lane = min((each for each in left if tips[each] in before[node]), default=-1)
         if lane < 0:
             since = min(before[node], default=node)
             free = (each for each, tip in enumerate(tips) if max(tip, last[tip]) <= since)

@@ -21,11 +21,18 @@ def describe(graph: BaseGraph) -> GraphDescription:
     captured, home = graph._kept("describe()"), graph._home
     assert home is not None
     runner = graph._runner_for("describe()")
-    contents = runner.contents(captured)
-    labelled = if_in_order(captured.labels, contents[1], captured.backend)
+    nodes, edges = runner.contents(captured)
+    for name_of in [each.own_name for each in runner.observations if hasattr(each, "own_name")]:
+        nodes = [node._replace(name=name_of(node) or node.name) for node in nodes]
+    labelled = if_in_order(captured.labels, edges, captured.backend)
     pool = runner.lease.shown
     return GraphDescription.of(
-        home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
+        home.backend,
+        home.device,
+        (nodes, edges),
+        map(Label._make, labelled),
+        captured.mode,
+        (pool[0], pool[1]),
     )
 
 

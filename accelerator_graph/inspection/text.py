@@ -182,12 +182,17 @@ _SLOWER = 1.05
 def profile_table(profile: GraphProfile) -> str:
     """Return a profile as a headline, the tables that it has, and what has to be known to read them."""
     nodes = "" if profile.nodes is None else f", {count(profile.nodes, 'node')}"
-    headline = (
-        f"graph of {profile.backend}, device {profile.device}{nodes}: {duration(profile.median)} a replay "
-        f"(median of {profile.replays}; {duration(profile.least)} to {duration(profile.most)})"
-    )
+    headline = f"graph of {profile.backend}, device {profile.device}{nodes}: {replay_time(profile)}"
     return "\n".join(
         map(printable, [headline, *_label_table(profile), *_kernel_table(profile), *profile.notes])
+    )
+
+
+def replay_time(profile: GraphProfile) -> str:
+    """Return how long a replay took."""
+    return (
+        f"{duration(profile.median)} a replay (median of {profile.replays}; {duration(profile.least)} to "
+        f"{duration(profile.most)})"
     )
 
 

@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .._interpreter import imported_on_use
 from ..backends.base import Backend, Recorder
-from . import _contract as contract
 
 if TYPE_CHECKING:
-    from ._contract import Collective as Collective
-    from ._contract import PoolContents as PoolContents
-    from ._contract import PoolSegment as PoolSegment
+    from .records import Collective as Collective
+    from .records import PoolContents as PoolContents
+    from .records import PoolSegment as PoolSegment
 else:  # most captures need none of these
-    __getattr__ = imported_on_use(__name__, contract.HOMES)
+    __getattr__ = imported_on_use(__name__, {f"{__package__}.records": "Collective PoolContents PoolSegment"})
 
 INTEROP_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order, as `BACKEND_API_VERSIONS`."""
@@ -54,6 +53,15 @@ class Framework(ABC):
     """Its current stream is never the default stream, even if nobody has chosen it. The current streams of
     other frameworks then take precedence."""
 
+    current_handle: Callable[[int], int] | None = None
+    """The fastest function that returns the handle of this thread's current stream on a device; a method will
+    do. With None, `current_stream` is called. Read after `backend` has returned a name, as is `exchange`."""
+
+    exchange: tuple[type, int] | None = None
+    """A type whose arrays' functions in C, those of DLPack, tell this thread's current stream, and DLPack's
+    number for the kind of device. With None, and where the type has no such function, `current_handle` is
+    called."""
+
     @abstractmethod
     def backend(self) -> str | None:
         """Return the name of the backend that its streams belong to.
@@ -70,21 +78,6 @@ class Framework(ABC):
         """Return handle and device of this thread's current stream, on the given or the current device.
 
         The handle of the default stream is 0. None if the framework has no current stream.
-        """
-        return None
-
-    def current_handle(self, device: int) -> tuple[Callable[..., int], *tuple[object, ...]] | None:
-        """Return the fastest way to get the handle of this thread's current stream on a device.
-
-        That is a callable, and its one argument if it takes one. With None, `current_stream` is called.
-        """
-        return None
-
-    def work_stream(self, device: int) -> tuple[type, int, int] | None:
-        """Return a type whose arrays' functions in C, those of DLPack, tell this thread's current stream.
-
-        With it the device as DLPack names it, its type and its ordinal. With None, and where the type has no
-        such function, `current_handle` is asked.
         """
         return None
 
@@ -133,15 +126,17 @@ class Framework(ABC):
         interrupt cut it short.
         """
 
-    def pool_contents(self, pool: PoolId, device: int) -> contract.PoolContents | None:
+    def pool_contents(self, pool: PoolId, device: int) -> PoolContents | None:
         """Return what a pool holds on a device at this moment, which may be nothing; None if not known.
 
         Called by any thread, even during captures, which it must not disturb. The default knows that a
         framework which neither routes allocations nor records has put nothing into a pool.
         """
+        from .records import PoolContents
+
         kind = type(self)
         idle = kind.route is Framework.route and kind.recorder is Framework.recorder
-        return contract.PoolContents() if idle else None
+        return PoolContents() if idle else None
 
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
@@ -186,7 +181,7 @@ class Framework(ABC):
         """
         return False
 
-    def observe_collectives(self, note: Callable[[contract.Collective], object]) -> Undo | None:
+    def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
         """Call `note` for each collective that this thread's captured work asks for; return the undo.
 
         Called before every capture. None if the framework has no collectives, or they are not set up.
@@ -247,7 +242,7 @@ class Inspectable(Framework):
         return None
 
 
-_STREAMS = ("backend", "as_stream", "current_stream", "current_handle", "work_stream")
+_STREAMS = ("backend", "as_stream", "current_stream")
 _HOOKS = [
     name
     for name, member in vars(Framework).items()

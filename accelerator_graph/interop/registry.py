@@ -21,13 +21,12 @@ from .._interpreter.process import after_fork
 from .._plugins import Catalogue
 from .._plugins.entry_points import IMPORT_NAMES
 from ..errors import BackendError, BackendLoadError
-from . import _contract as contract
 from .base import INTEROP_API_VERSIONS, Framework, Inspectable, PoolId, has_hooks
 
 if TYPE_CHECKING:
-    from ._contract import FrameworkReport as FrameworkReport
+    from .records import FrameworkReport, PoolContents
 else:
-    __getattr__ = imported_on_use(__name__, {contract.__name__: "FrameworkReport"})
+    __getattr__ = imported_on_use(__name__, {f"{__package__}.records": "FrameworkReport PoolContents"})
 
 T = TypeVar("T")
 
@@ -81,28 +80,30 @@ def refresh() -> None:
     _initialised.clear()
 
 
-def report() -> list[contract.FrameworkReport]:
+def report() -> list[FrameworkReport]:
     """Return a row of facts about every framework. Imports no framework and never raises.
 
     Entry points that are ignored because of their names come last.
     """
+    from .records import FrameworkReport
+
     rows = [_row(name) for name in names()]
-    rows += [
-        contract.FrameworkReport(each.name, each.origin, reason=each.reason) for each in _catalogue.ignored()
-    ]
+    rows += [FrameworkReport(each.name, each.origin, reason=each.reason) for each in _catalogue.ignored()]
     return rows
 
 
-def _row(name: str) -> contract.FrameworkReport:
+def _row(name: str) -> FrameworkReport:
+    from .records import FrameworkReport
+
     origin = _catalogue.origin(name)
     imported = name in sys.modules
     if not imported and len(_catalogue.find(name)) == 1:
-        return contract.FrameworkReport(name, origin, reason="it is not imported")
+        return FrameworkReport(name, origin, reason="it is not imported")
     try:
         framework = _instance(name)
     except BackendError as error:
         reason = message_of(error).removeprefix(f"framework {name!r}: ")
-        return contract.FrameworkReport(name, origin, imported, reason=reason)
+        return FrameworkReport(name, origin, imported, reason=reason)
     question = framework, "backend", _backend_name
     try:
         backend = _answer(*question)
@@ -114,7 +115,7 @@ def _row(name: str) -> contract.FrameworkReport:
     reason = "" if backend else "it has not initialised a device"
     if problems:
         reason = problems[0].removeprefix(f"framework {name!r}: ")
-    return contract.FrameworkReport(name, origin, imported, True, not reason, reason, backend)
+    return FrameworkReport(name, origin, imported, True, not reason, reason, backend)
 
 
 def _forget(name: str) -> None:
@@ -151,7 +152,7 @@ def _usable(name: str) -> Framework | None:
 def initialised() -> list[tuple[Framework, str]]:
     """Return the frameworks that have initialised a backend, and that backend's name."""
     modules, found = sys.modules, []
-    for name in names():
+    for name in _catalogue.known or names():
         if name in modules and (framework := _made.get(name) or _usable(name)) is not None:
             backend = _initialised.get(framework) or _ask_backend(framework)
             if backend is not None:
@@ -187,18 +188,26 @@ def active_by_name(backend: str) -> dict[str, Framework]:
     return {_name_of(framework): framework for framework in active(backend)}
 
 
-def current_stream(framework: Framework) -> tuple[int, int] | None:
-    """Return handle and device of a framework's current stream on this thread, if it has one."""
-    try:
-        answer = framework.current_stream()
-        if answer is None:
-            return None
-        handle, device = answer
-        return index(handle), index(device)
-    except (Exception, SystemExit) as error:
-        if not _is_left_out(framework, "current_stream", error, _handle_and_device):
-            raise
-        return None
+def current_streams(backend: str | None = None) -> list[tuple[Framework, str, tuple[int, int] | None]]:
+    """Return the frameworks that have initialised a backend, or this one, and their current streams.
+
+    Each framework with the name of its backend, and handle and device of its current stream on this thread,
+    or None without one.
+    """
+    found = []
+    for framework, name in initialised():
+        if backend is None or backend == name:
+            stream = None
+            try:
+                answer = framework.current_stream()
+                if answer is not None:
+                    handle, device = answer
+                    stream = index(handle), index(device)
+            except (Exception, SystemExit) as error:
+                if not _is_left_out(framework, "current_stream", error, _handle_and_device):
+                    raise
+            found.append((framework, name, stream))
+    return found
 
 
 def as_stream(framework: Framework, obj: object) -> int | None:
@@ -206,15 +215,17 @@ def as_stream(framework: Framework, obj: object) -> int | None:
     return _ask(framework, "as_stream", index, obj)
 
 
-def pool_contents(frameworks: Iterable[Framework], pool: PoolId, device: int) -> contract.PoolContents | None:
+def pool_contents(frameworks: Iterable[Framework], pool: PoolId, device: int) -> PoolContents | None:
     """Return what these frameworks together have in a pool; None if one of them does not tell."""
+    from .records import PoolContents
+
     found = [_ask(each, "pool_contents", _contents, pool, device) for each in frameworks]
     known = [each for each in found if each is not None]
     if len(known) < len(found):
         return None
     used = [each.used for each in known if each.used is not None]
     segments = sorted(segment for each in known for segment in each.segments)
-    return contract.PoolContents(tuple(segments), sum(used) if len(used) == len(known) else None)
+    return PoolContents(tuple(segments), sum(used) if len(used) == len(known) else None)
 
 
 def complain(framework: Framework, method: str, problem: str) -> None:
@@ -284,8 +295,10 @@ def _handle_and_device(answer: tuple[int, int]) -> tuple[int, int]:
     return index(handle), index(device)
 
 
-def _contents(answer: contract.PoolContents) -> contract.PoolContents:
-    if not isinstance(answer, contract.PoolContents):
+def _contents(answer: PoolContents) -> PoolContents:
+    from .records import PoolContents
+
+    if not isinstance(answer, PoolContents):
         raise TypeError(f"the contents of a pool must be PoolContents, not {answer!r}")
     return answer
 

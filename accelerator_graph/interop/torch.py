@@ -26,12 +26,15 @@ class Torch(Inspectable):
 
     api_version: ClassVar[int] = 1
 
-    _last: tuple[int, int, Any] | None = None
-    """Handle and device of the stream that was used last, and torch's object for it. Making one takes longer
-    than using it."""
+    _last: tuple[Any, tuple[int, int] | None] = None, None
+    """The object of torch for the stream that was used last, and the handle and the device of that. Making
+    one takes longer than using it."""
 
     def __init__(self) -> None:
         self._kept: set[tuple[int, int]] = set()
+        self._own: dict[tuple[int, int], Any] = {}
+        """By handle and device: objects for streams that torch has made, which it never destroys. Made
+        current, such an object equals the caller's."""
 
     @property
     def torch(self) -> Any:
@@ -44,12 +47,18 @@ class Torch(Inspectable):
         initialised = getattr(getattr(torch, "cuda", None), "is_initialized", None)
         if initialised is None or not initialised():  # torch may be half imported
             return None
-        return "hip" if torch.version.hip else "cuda"
+        self.current_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        if torch.version.hip:
+            return "hip"
+        if self.current_handle is not None:
+            self.exchange = torch.Tensor, _DLPACK_CUDA  # on ROCm, nobody has seen it right
+        return "cuda"
 
     def as_stream(self, obj: object) -> int | None:
         """Return the handle of a ``torch.cuda.Stream`` or a ``torch.Stream`` of such a device."""
-        cuda = self.torch.cuda
-        if isinstance(obj, self.torch.Stream) and not isinstance(obj, cuda.Stream):
+        torch = sys.modules["torch"]
+        cuda = torch.cuda
+        if isinstance(obj, torch.Stream) and not isinstance(obj, cuda.Stream):
             if obj.device.type != "cuda":
                 return None
             generic = {"stream_id": obj.stream_id, "device_index": obj.device_index}
@@ -57,7 +66,10 @@ class Torch(Inspectable):
         if not isinstance(obj, cuda.Stream):
             return None
         handle = int(obj.cuda_stream)
-        self._last = handle, obj.device_index, obj  # made current, it equals the caller's
+        if obj.stream_id != handle:  # the number of any other stream is its handle (c10/cuda/CUDAStream.cpp)
+            self._own[handle, obj.device_index] = obj
+        else:
+            self._last = obj, (handle, obj.device_index)
         return handle
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
@@ -69,16 +81,6 @@ class Torch(Inspectable):
             return _current(torch, device)
         device = where() if device is None else device
         return which(device), device
-
-    def current_handle(self, device: int) -> tuple[Callable[[int], int], int] | None:
-        """Return torch's raw getter."""
-        getter = getattr(sys.modules["torch"]._C, "_cuda_getCurrentRawStream", None)
-        return None if getter is None else (getter, device)
-
-    def work_stream(self, device: int) -> tuple[type, int, int] | None:
-        """Return the type of tensors, and the device; None on ROCm, where nobody has seen it right."""
-        torch = self.torch
-        return None if torch.version.hip else (torch.Tensor, _DLPACK_CUDA, device)
 
     def keeps_stream(self, handle: int, device: int) -> bool:
         """Return True for the streams that torch makes, which it never destroys.
@@ -92,13 +94,37 @@ class Torch(Inspectable):
 
     def use_stream(self, handle: int, device: int) -> Undo:
         """Make a stream torch's current one on its device, and that device the current one."""
-        torch, last = sys.modules["torch"], self._last
-        if last is None or last[0] != handle or last[1] != device:
-            # ExternalStream(0) is a new stream (torch/csrc/cuda/Stream.cpp), not the default one
-            cuda = torch.cuda
-            stream = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
-            self._last = last = handle, device, stream
-        return _use(torch, last[2], device)
+        torch, stream = sys.modules["torch"], self._own.get((handle, device))
+        if stream is None:
+            stream, known = self._last
+            if known != (handle, device):
+                # ExternalStream(0) is a new stream (torch/csrc/cuda/Stream.cpp), not the default one
+                cuda = torch.cuda
+                stream = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
+                self._last = stream, (handle, device)
+        native = torch._C
+        put = getattr(native, "_cuda_setStream", None)
+        if put is None:
+            put, where = torch.cuda.set_stream, {"stream": stream}
+            before = partial(put, stream=torch.cuda.current_stream(device))
+        else:
+            number, index, kind = native._cuda_getCurrentStream(device)
+            before = partial(put, stream_id=number, device_index=index, device_type=kind)
+            index, kind = stream.device_index, stream.device_type
+            where = {"stream_id": stream.stream_id, "device_index": index, "device_type": kind}
+        ask = getattr(native, "_cuda_getDevice", None)
+        device_before = int(torch.cuda.current_device() if ask is None else ask())
+
+        def undo() -> None:
+            before()  # sets its device as well
+            torch.cuda.set_device(device_before)
+
+        try:
+            put(**where)
+            return before if device_before == device else undo
+        except BaseException:
+            undo()
+            raise
 
     def prepare(self, device: int) -> None:
         """Empty the caching allocators, as ``torch.cuda.graph`` does."""
@@ -174,6 +200,9 @@ class Torch(Inspectable):
     def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
         distributed = sys.modules["torch"].__dict__.get("distributed")
+        world = getattr(getattr(distributed, "distributed_c10d", None), "_world", None)
+        if getattr(world, "_default_pg", self) is None:  # as `is_initialized` says, in three functions
+            return None
         initialised = getattr(distributed, "is_initialized", None)  # torch may be built without
         if initialised is None or not initialised():
             return None
@@ -207,30 +236,3 @@ def _is_torchs_own(torch: Any, handle: int, device: int) -> bool:
     if ask is None or handle != _current(torch, device)[0]:
         return False
     return bool(ask(device)[0] != handle)
-
-
-def _use(torch: Any, stream: Any, device: int) -> Undo:
-    """Make a stream the current one on its device, and that device the current one."""
-    native = torch._C
-    put = getattr(native, "_cuda_setStream", None)
-    if put is None:
-        put, stream = torch.cuda.set_stream, {"stream": stream}
-        before = partial(put, stream=torch.cuda.current_stream(device))
-    else:
-        number, index, kind = native._cuda_getCurrentStream(device)
-        before = partial(put, stream_id=number, device_index=index, device_type=kind)
-        index, kind = stream.device_index, stream.device_type
-        stream = {"stream_id": stream.stream_id, "device_index": index, "device_type": kind}
-    ask = getattr(native, "_cuda_getDevice", None)
-    device_before = int(torch.cuda.current_device() if ask is None else ask())
-
-    def undo() -> None:
-        before()  # sets its device as well
-        torch.cuda.set_device(device_before)
-
-    try:
-        put(**stream)
-        return before if device_before == device else undo
-    except BaseException:
-        undo()
-        raise

@@ -323,25 +323,24 @@ def test_input_liveness(torch, monkeypatch):
     assert len(asked) == 2
 
 
-def test_what_fails_once_the_capture_has_begun_leaves_no_trace(torch, monkeypatch):
-    x, g, mine, broken = Array(), torch.cuda.CUDAGraph(), torch.cuda.Stream(), [1]
-    set_stream = torch.cuda.set_stream
+def test_the_captured_stream_is_torchs_current_one_as_itself(torch):
+    x, first, second, seen = Array(), torch.cuda.Stream(), torch.cuda.Stream(), []
 
-    def failing(stream):
-        if stream is mine and interop_fake_torch._capturing and broken:
-            broken.pop()
-            raise OSError
-        set_stream(stream)
+    def work():
+        seen.append(torch.cuda.current_stream())
+        torch.fill(x, 5)
 
-    monkeypatch.setattr(torch.cuda, "set_stream", failing)
-    with torch.cuda.stream(mine), pytest.raises(OSError):  # noqa: PT011
+    named = [torch.cuda.graph(torch.cuda.CUDAGraph(), stream=each) for each in (first, second)]
+    for each in named:
+        with each:
+            work()
+    with torch.cuda.stream(first):
+        g = torch.cuda.CUDAGraph()
         g.capture_begin()
-    assert g.state == "empty"
-    broken.append(1)
-    with pytest.raises(OSError), torch.cuda.graph(g, stream=mine):  # noqa: PT011
-        raise AssertionError
-    captured(torch, g, lambda: torch.fill(x, 5)).replay()
-    assert value(x) == 5
+        work()
+        g.capture_end()
+    assert seen[0] is seen[2] is first
+    assert seen[1] is second
 
 
 def test_what_newer_torchs_have_is_passed_on_or_refused(torch, monkeypatch):

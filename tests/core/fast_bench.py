@@ -22,9 +22,9 @@ from simulators.compiling import compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "FAST_SOURCE"
-"""The environment's variable that names another file than `_core/_fast.c`."""
+"""The environment's variable that names another file than `_core/fast/_fast.c`."""
 
-FAST_C = ROOT / "accelerator_graph" / "_core" / "_fast.c"
+FAST_C = ROOT / "accelerator_graph" / "_core" / "fast" / "_fast.c"
 CACHE = Path(__file__).resolve().parent / "__pycache__"
 FLAGS = ("-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers")
 MORE_FLAGS = "FAST_FLAGS"

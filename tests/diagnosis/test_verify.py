@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import random
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import interop
+from accelerator_graph.diagnosis import verification
 from accelerator_graph.diagnosis._verify import trial
 from accelerator_graph.diagnosis._verify.places import Place
 from accelerator_graph.interop.base import Inspectable
@@ -321,6 +323,53 @@ def test_examples_that_need_another_graph_are_refused(example):
         ValueError, match=r"verify: examples\[1\] may differ .* in the contents of arrays only"
     ):
         ag.verify(f, x_of(), examples=[(x_of() + 1,), example])
+
+
+@pytest.mark.parametrize("hangs", ["eagerly", "in a replay"])
+def test_a_run_that_does_not_end_is_given_up(hangs):
+    gate, seen = threading.Event(), Unseen()
+
+    def work(x, out):
+        if hangs == "eagerly" or len(seen):
+            gate.wait()
+        np.multiply(x, 2, out)
+
+    def f(x):
+        if ag.is_current_stream_capturing():
+            seen.append(1)
+        random.random()
+        f.calls += 1
+        out = np.empty_like(x)
+        launch(work, x, out)
+        return out
+
+    f.calls, x, state = 0, x_of(), random.getstate()
+    stream = ag.Stream(backend="cpu")
+    try:
+        with stream, pytest.raises(TimeoutError, match=r"a run of .* has not ended within 0\.2 s") as raised:
+            ag.verify(f, x, time_limit=0.2)
+        assert "not put back" in str(raised.value)
+        assert (f.calls, random.getstate()) == (0, state)
+    finally:
+        gate.set()
+        verification._running.pop().program.close()
+
+
+def test_a_graph_whose_verification_hangs_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(verification, "_TIME_LIMIT", 0.2)
+    gate = threading.Event()
+
+    def f(x):
+        out = np.empty_like(x)
+        launch(lambda: (gate.wait(), np.multiply(x, 2, out)))
+        return out
+
+    try:
+        with pytest.raises(TimeoutError):
+            ag.graphed(f, verify="first", warmup=0)(x_of())
+    finally:
+        gate.set()
+        verification._running.pop().program.close()
 
 
 def test_the_time_limit_says_what_was_left_out(monkeypatch):

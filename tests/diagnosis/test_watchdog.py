@@ -83,7 +83,9 @@ def test_places_of_a_replay(stream, gates):
 def test_labels_are_without_their_markers(stream, gates):
     graph = captured(stream, gates)
     labels = {label.name: (label.start, label.stop) for label in graph.describe().labels}
-    kinds = [node.kind for node in graph.describe().nodes]
+    nodes = graph.describe().nodes
+    kinds = [node.kind for node in nodes]
+    assert {node.name for node in nodes if node.kind == "memset"} == {"marker of progress"}
     assert kinds[labels["all-reduce"][0] : labels["all-reduce"][1]] == ["host"]
     start, stop = labels["layer"]
     assert kinds[start:stop] == ["host", "memset", "host", "memset", "host"]

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from accelerator_graph.backends.base import GraphNode
+from accelerator_graph.backends.base import GraphEdge, GraphNode
 from accelerator_graph.inspection.page import diff_to_html, to_html
 from accelerator_graph.inspection.profile import GraphProfile
 from browser import launched, watched
@@ -31,6 +31,7 @@ PAINTED = """(() => {
 })()"""
 """The part of the window in which something is drawn behind cytoscape's canvas."""
 FILL = "page.views[0].cy.getElementById('0').style('background-color')"
+TEXTS = "page.views[0].cy.nodes().map((each) => each.data('text')).filter(Boolean)"
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 
 
@@ -45,10 +46,10 @@ def opened(chromium, tmp_path):
     """Open a page; nothing may have gone wrong on it by the end of the test."""
     views = []
 
-    def opened(text, scheme="light"):
+    def opened(text, scheme="light", width=1300):
         path = tmp_path / f"{len(views)}.html"
         path.write_text(text, encoding="utf-8")
-        view = chromium.new_page(viewport={"width": 1300, "height": 800}, color_scheme=scheme)
+        view = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
         view.set_default_timeout(TIMEOUT)
         views.append((view, watched(view, path.as_uri())))
         view.goto(path.as_uri())
@@ -201,7 +202,7 @@ def test_what_differs_inside_a_conditional_node_is_marked(opened):
 
     view = opened(diff_to_html(conditional(1, 2), conditional(1, 3), ("old", "new")))
     assert "inside node 1 (conditional if), else" in details(view)
-    assert view.evaluate(SHOWN) == 4
+    assert view.evaluate(SHOWN) == 5
     view.click("#unfold")
     assert view.evaluate(SHOWN) == 6
     assert view.evaluate("page.views.map(({ cy }) => cy.$('.changed').length)") == [2, 2]
@@ -233,23 +234,71 @@ def test_colours_by_size(opened):
     assert "size 2.1 KiB" in view.inner_text("#legend")
 
 
-def test_times_of_labels(opened):
+def test_times_of_labels_and_what_has_to_be_known(opened):
     description = labelled(chain(*"abcd"), ("step", 0, 4, "s.py", 1), ("attention", 1, 2, "s.py", 2))
-    spans = [(0.0, 300.0), (0.0, 300.0), (100.0, 350.0)]
+    spans = [(0.0, 300.0), (0.0, 300.0), (100.0, 110.0)]
     profile = GraphProfile.of("cuda", 0, 4, [300.0], description.labels, [spans])
     view = opened(to_html(description, profile))
     assert view.input_value("#colour") == "time"
-    assert "time 250 us" in view.inner_text("#legend")
-    fills = view.evaluate(
-        "page.shown().map((item, index) => item.isGroup ? null :"
-        " page.views[0].cy.getElementById(`${index}`).style('background-color')).filter(Boolean)"
-    )
-    assert fills[0] == fills[2] == fills[3] != fills[1]
-    assert "step · 300 us" in view.evaluate(
-        "page.views[0].cy.nodes().map((each) => each.data('text')).join()"
-    )
+    assert "time of a label 300 us" in view.inner_text("#legend")
+    fills = view.evaluate("page.views[0].cy.nodes().not('.box').map((each) => each.data('fill'))")
+    assert len({fills[0], fills[2], fills[1]}) == 3  # the two labels, and the nodes, which have no times
+    assert len({*fills}) == 3
+    texts = view.evaluate(TEXTS)
+    assert {"\u25be step \u00b7 300 us", "\u25be attention \u00b7 10 us ?"} < {*texts}
+    assert "300 us a replay (median of 1; 300 us to 300 us)." in details(view)
+    assert "below 20 us the time is uncertain" in details(view)
     view.press("#views .canvas", "ArrowDown")
     assert "300 us" in details(view)
+    kernels = [{0: (0.0, 90.0), 1: (100.0, 110.0)}]
+    view = opened(to_html(description, profile.with_kernels(description.nodes, kernels)))
+    assert "time of a node 90 us" in view.inner_text("#legend")
+    assert view.evaluate("page.views[0].cy.getElementById('1').data('fill')") == fills[0]
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize("by_branch", [True, False])
+def test_branches_of_a_fork_are_side_by_side(opened, width, by_branch):
+    """In whatever order they were recorded: branch by branch, or step by step."""
+    branches, steps = 40, 3
+    number = [
+        1 + (b * steps + s if by_branch else s * branches + b) for b in range(branches) for s in range(steps)
+    ]
+    last = branches * steps + 1
+    edges = [GraphEdge(number[at - 1] if at % steps else 0, number[at]) for at in range(len(number))] + [
+        GraphEdge(number[at], last) for at in range(steps - 1, len(number), steps)
+    ]
+    nodes = [GraphNode(node, "kernel", f"k{node}") for node in range(last + 1)]
+    view = opened(to_html(described(nodes, edges)), width=width)
+    places = view.evaluate("page.shown().map(({ place: { x, y } }) => [x, y])")
+    assert {y for _, y in places} == {46 * line for line in range(steps + 2)}
+    assert len({x for x, _ in places}) == branches
+    assert len({(x, y) for x, y in places}) == last + 1
+
+
+LONG = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT"
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize("count", [20, 60, 250])
+def test_names_are_whole_where_there_is_room_and_can_be_read_at_first(opened, width, count):
+    view = opened(to_html(chain(*[LONG] * count)), width=width)
+    assert view.evaluate("page.views[0].cy.zoom()") >= 0.85
+    [text] = {*view.evaluate(TEXTS)}
+    assert (text == LONG) if count == 20 else (text[:9] + text[-9:] == LONG[:9] + LONG[-9:])
+    first = view.evaluate("page.views[0].cy.getElementById('0').renderedBoundingBox()")
+    assert first["x1"] > 0 < first["y1"]
+
+
+def test_odd_and_long_labels_stay_in_their_boxes(opened):
+    names = "first\nsecond", "\u202eturned", "x" * 3000
+    labels = [(name, 2 * at, 2 * at + 2, "s.py", 1) for at, name in enumerate(names)]
+    view = opened(to_html(labelled(chain(*"abcdef"), *labels)))
+    texts = view.evaluate(TEXTS)
+    assert {"\u25be first\\nsecond", "\u25be \\u202eturned"} < {*texts}
+    assert max(map(len, texts)) < 100
+    view.click("#fold")
+    assert [text for text in view.evaluate(TEXTS) if text.endswith("xx (2)")]
 
 
 def test_keys_work_before_anything_is_clicked(opened):
@@ -289,6 +338,19 @@ def test_two_graphs_move_together_and_are_marked(opened):
     view.fill("#search", "extra")
     view.press("#search", "Enter")
     assert "Only in the second graph" in details(view)
+
+
+def test_two_graphs_have_their_labels(opened):
+    layers = [(f"layer {at}", 10 * at, 10 * at + 10, "m.py", 1) for at in range(4)]
+    old = labelled(chain(*[f"step_{at}" for at in range(40)]), *layers)
+    nodes = [*old.nodes]
+    nodes[15] = nodes[15]._replace(grid=(1, 2, 3))
+    view = opened(diff_to_html(old, old._replace(nodes=tuple(nodes)), ("old", "new")))
+    texts = view.evaluate(TEXTS)
+    assert {"\u25b8 layer 0 (10)", "\u25be layer 1", "\u2260 step_15", "\u25b8 20 the same"} < {*texts}
+    assert view.evaluate("page.views[1].cy.$('.changed').length") == 1
+    view.click("#unfold")
+    assert {f"\u25be layer {at}" for at in range(4)} < {*view.evaluate(TEXTS)}
 
 
 def test_a_page_is_printed_light_with_the_whole_graph(opened):

@@ -8,6 +8,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import GraphEdge, GraphNode
 from accelerator_graph.inspection.drawing import draw, to_dot
+from inspection.shapes import forked_chain
 
 
 def work(): ...
@@ -112,6 +113,11 @@ def test_without_graphviz_the_error_says_what_to_do(graph, tmp_path, monkeypatch
     with pytest.raises(OSError, match=r"install Graphviz, or write a \.html, \.dot or \.json file"):
         graph.debug_dump(tmp_path / "graph.svg")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_drawing_that_would_take_minutes_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"has 3001 nodes, .* write a \.html file"):
+        draw(forked_chain(3001), "svg", str(tmp_path / "a.svg"))
 
 
 def test_graphviz_that_fails_is_an_error(graph, tmp_path, monkeypatch):

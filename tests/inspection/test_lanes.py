@@ -20,6 +20,7 @@ from inspection.shapes import forked_chain
         (7, [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 6), (5, 6)], [0, 0, 1, 0, 0, 1, 0]),
         (6, [(0, 1), (0, 2), (2, 3), (0, 5), (1, 4), (3, 4), (4, 5)], [0, 1, 0, 0, 0, 0]),
         (6, [(0, 1), (0, 2), (0, 4), (2, 3), (3, 5), (4, 5)], [0, 1, 0, 0, 2, 0]),
+        (6, [(0, 2), (1, 2), (0, 3), (1, 3), (2, 4), (3, 4), (2, 5), (3, 5)], [0, 1, 0, 1, 0, 1]),
     ],
     ids=[
         "nothing",
@@ -30,6 +31,7 @@ from inspection.shapes import forked_chain
         "a lane again",
         "a dependency on an early node",
         "no line through a node",
+        "two lanes that wait for each other",
     ],
 )
 def test_lanes(count, edges, expected):
@@ -37,8 +39,8 @@ def test_lanes(count, edges, expected):
 
 
 def test_nodes_that_run_at_once_are_in_lanes_of_their_own():
-    edges = [GraphEdge(node, 5) for node in range(5)]
-    assert lanes(6, edges) == [0, 1, 2, 3, 4, 0]
+    edges = [GraphEdge(node, 60) for node in range(60)]
+    assert lanes(61, edges) == [*range(60), 0]
 
 
 def test_there_are_only_so_many_lanes():

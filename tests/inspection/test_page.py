@@ -13,6 +13,7 @@ import accelerator_graph as ag
 from accelerator_graph.backends.base import GraphNode
 from accelerator_graph.inspection import page
 from accelerator_graph.inspection.files import write_difference
+from accelerator_graph.inspection.names import printable
 from accelerator_graph.inspection.page import diff_to_html, to_html
 from inspection.shapes import chain, described, forked_chain, labelled
 
@@ -87,13 +88,15 @@ def test_names_stay_in_their_place():
     elements = Elements(to_html(description))
     assert elements.count("script") == SCRIPTS
     assert elements.count("img") == 0
-    assert graph_of(elements) == description
+    shown = elements.data["graphs"][0]
+    assert [label["name"] for label in shown["labels"]] == [printable(HURTFUL)]
+    assert elements.data["names"] == {HURTFUL: [printable(HURTFUL)] * 2}
     to_html(chain("\ud800")._replace(backend="\ud800")).encode()
 
 
-def test_labels_are_taken_over():
-    text = to_html(labelled(chain("a", "b", "c"), ("attention", 1, 3, "model.py", 7)))
-    expected = {"name": "attention", "start": 1, "stop": 3, "file": "model.py", "line": 7}
+def test_labels_are_taken_over_on_one_line_and_from_left_to_right():
+    text = to_html(labelled(chain("a", "b", "c"), ("atten\ntion\u202e", 1, 3, "model.py", 7)))
+    expected = {"name": "atten\\ntion\\u202e", "start": 1, "stop": 3, "file": "model.py", "line": 7}
     assert Elements(text).data["graphs"][0]["labels"] == [expected]
 
 
@@ -138,6 +141,10 @@ def test_a_notebook_shows_the_first_nodes_and_the_table():
     text = forked_chain(60)._repr_html_()
     assert text.count("<rect ") == 25
     assert "... and 35 more nodes" in text
+    text = labelled(forked_chain(60), ("model", 2, 9, "m.py", 3), ("model.<b>", 4, 6, "", 0))._repr_html_()
+    assert text.count("<rect ") == 28
+    assert [*re.findall(r">(model[^<]*)</text>", text)] == ["model", "model / &lt;b&gt;", "model"]
+    assert "<title>m.py:3</title>" in text
     assert forked_chain(3)._repr_html_().count("<path ") == 2
     assert "0 nodes" in described([], [])._repr_html_()
 

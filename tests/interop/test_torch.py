@@ -678,6 +678,26 @@ def test_a_graph_is_of_torchs_own_class_whatever_replaced_it():
         assert type(recorder.new_graph(SimpleNamespace(cuda=SimpleNamespace(CUDAGraph=named)))) is kind
 
 
+@pytest.mark.parametrize(
+    ("distributed", "asked"),
+    [
+        (None, 0),
+        (SimpleNamespace(), 0),  # torch is built without it
+        (SimpleNamespace(distributed_c10d=SimpleNamespace(_world=SimpleNamespace(_default_pg=None))), 0),
+        (SimpleNamespace(distributed_c10d=SimpleNamespace(_world=SimpleNamespace(_default_pg="a group"))), 1),
+        (SimpleNamespace(distributed_c10d=SimpleNamespace()), 1),  # a torch that has other names for it
+    ],
+)
+def test_torch_is_asked_for_groups_only_if_there_may_be_one(torch, monkeypatch, distributed, asked):
+    x, questions = Array(), []
+    if distributed is not None:
+        if hasattr(distributed, "distributed_c10d"):
+            distributed.is_initialized = lambda: bool(questions.append(1))
+        monkeypatch.setattr(torch, "distributed", distributed, raising=False)
+    captured(ag.Graph(), lambda: torch.fill(x, 5))
+    assert len(questions) == asked
+
+
 # ---- torch 2.14 and later ---------------------------------------------------------------------------------
 
 

@@ -29,7 +29,7 @@ TOUCHED = {
         cuda.default_generators Generator.get_offset Generator.device cuda.CUDAGraph.capture_begin
         cuda.CUDAGraph.capture_end cuda.CUDAGraph.instantiate cuda.CUDAGraph.replay cuda.CUDAGraph.reset
         cuda.CUDAGraph.raw_cuda_graph cuda.CUDAGraph.raw_cuda_graph_exec cuda.MemPool.id
-        _C._cuda_endAllocateToPool _C._cuda_releasePool
+        _C._cuda_endAllocateToPool _C._cuda_releasePool distributed.distributed_c10d._world._default_pg
     """,
 }
 

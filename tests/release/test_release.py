@@ -190,7 +190,7 @@ def test_a_plug_in_is_found_where_its_wheel_is_installed(sdist: Path, tmp_path: 
 @pytest.mark.needs("rest")
 def test_without_a_compiler_the_build_says_so_and_makes_a_pure_wheel(sdist: Path, tmp_path: Path) -> None:
     assert setup(sdist, "build", **{SWITCH: "always"}).returncode == 0  # leaves an extension behind
-    (sdist / "accelerator_graph/_core/_fast.c").touch()
+    (sdist / "accelerator_graph/_core/fast/_fast.c").touch()
     built, said = wheel(sdist, tmp_path, **NO_COMPILER)
     assert built.name.endswith("-py3-none-any.whl")
     [line] = [line for line in said.splitlines() if "was not built" in line]
@@ -209,7 +209,7 @@ def test_without_a_compiler_the_build_says_so_and_makes_a_pure_wheel(sdist: Path
 
 @pytest.mark.needs("rest")
 def test_a_required_extension_that_fails_fails_the_build(sdist: Path, tmp_path: Path) -> None:
-    (sdist / "accelerator_graph/_core/_fast.c").touch()
+    (sdist / "accelerator_graph/_core/fast/_fast.c").touch()
     done = setup(sdist, "bdist_wheel", "--dist-dir", tmp_path, **{**NO_COMPILER, SWITCH: "always"})
     assert done.returncode != 0
     said = (

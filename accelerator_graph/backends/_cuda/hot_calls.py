@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _RELAXING = ("cuCtxGetCurrent", "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode")
-"""The functions that `Relaxed` calls, numbered as in `fast_relaxed.h`."""
+"""The functions that `Relaxed` calls, numbered as in `fast/relaxed.h`."""
 
 _CUDA = 12000
 """The version of CUDA whose functions are called."""

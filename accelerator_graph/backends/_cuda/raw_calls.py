@@ -89,7 +89,7 @@ WORD = 8
 """The size of a handle."""
 
 _ANSWER_WORDS = 16
-"""As in `fast_calls.h`."""
+"""As in `fast/calls.h`."""
 
 
 def call_each(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from threading import get_ident
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -121,46 +120,26 @@ def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
 
 def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
     """Return what is called at each kind of event where C does not answer it."""
-    goes_on, last, disable = trace.goes_on, trace.last, _monitoring.DISABLE
-    frame_at = sys._getframe
+    frame_at, disable = sys._getframe, _monitoring.DISABLE
 
     def line(code: CodeType, number: int) -> Any:
         if is_unwatched(code):
             return disable
-        if goes_on():
-            last[get_ident()] = (code, number, True)
-        else:
-            trace.broke_between(frame_at(1), get_ident())
+        trace.at_line(frame_at(1), (code, number, True))
         return None
 
     def python_returns(code: CodeType, offset: int, value: object) -> Any:
         if is_unwatched(code):
             return disable
-        frame = frame_at(1)
-        if not goes_on():
-            trace.broke_between(frame, get_ident())
-            return None
-        trace.forks.after_python(frame)
-        caller = frame.f_back
-        if caller is not None:
-            last[get_ident()] = (caller.f_code, caller.f_lasti, False)
+        trace.at_return(frame_at(1))
         return None
 
     def c_returns(code: CodeType, offset: int, function: Any, first: Any) -> None:
-        if id(function) in _PURE or is_passive(code):  # these events can't be disabled
-            return
-        thread = get_ident()
-        if not goes_on():
-            trace.broke_in_call(frame_at(1), thread, function, first)
-            return
-        trace.forks.after_c(function, first, frame_at)
-        if trace.escapes.asks and thread == trace.thread:
-            trace.escapes.after_call(function, first)
-        last[thread] = (code, offset, False)
+        if id(function) not in _PURE and not is_passive(code):  # these events can't be disabled
+            trace.after_call(frame_at(1), offset, function, first)
 
     def raises(code: CodeType, offset: int, error: BaseException) -> None:
-        if not goes_on():
-            trace.broke_raising(frame_at(1), get_ident(), error)
+        trace.at_exception(frame_at(1), error)
 
     return line, python_returns, c_returns, raises
 

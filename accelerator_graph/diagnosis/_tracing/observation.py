@@ -61,8 +61,6 @@ class CaptureTrace:
         streams = Streams(capture.backend, capture.native)
         self.forks = Forks(streams)
         self.escapes = Escapes(capture.backend, capture.native)
-        self.broken = False
-        """The capture was found broken. The driver is not asked again: the stream may be gone by then."""
         self.stopped = False
         self.watch: Watch | None = None
         """What answers the events in C, while that is possible."""
@@ -80,6 +78,8 @@ class CaptureTrace:
         self._subject = capture.subject
         self._device = capture.stream.device
         self._found: list[Suspect] | None = None
+        """The suspects, once the capture was found broken. The driver is not asked again: the stream may be
+        gone by then."""
         self._where: Suspect | None = None
         self._unnamed: tuple[FrameType, int, Suspect] | None = None
         """The frame, the instruction and the suspect of a call that has not returned yet."""
@@ -123,47 +123,73 @@ class CaptureTrace:
     def goes_on(self) -> bool:
         """Return True if the capture is in progress."""
         try:
-            return not self.broken and self.status(self.native) is CaptureStatus.ACTIVE
+            return self._found is None and self.status(self.native) is CaptureStatus.ACTIVE
         except AcceleratorGraphError:  # the device is lost
             return False
 
-    def broke_in_call(self, frame: FrameType, thread: int, function: Any, first: object = None) -> None:
-        """Note that the capture was found broken after a call into C."""
-        if self._found is None:
-            self._broke(frame, thread, after_call(frame, function, first))
-        elif self._unnamed is not None and self._unnamed[:2] == (frame, frame.f_lasti):
+    # ---- at the interpreter's events, on any thread ------------------------------------------------
+
+    def at_line(self, frame: FrameType, moment: Moment) -> None:
+        """Ask before a line runs."""
+        if self.goes_on():
+            self.last[threading.get_ident()] = moment
+        else:
+            self._broke_between(frame)
+
+    def at_return(self, frame: FrameType) -> None:
+        """Ask before a function in Python returns."""
+        if not self.goes_on():
+            self._broke_between(frame)
+            return
+        self.forks.after_python(frame)
+        caller = frame.f_back
+        if caller is not None:
+            self.last[threading.get_ident()] = caller.f_code, caller.f_lasti, False
+
+    def after_call(self, frame: FrameType, offset: int, function: Any, first: object) -> None:
+        """Ask after a frame has called a function in C."""
+        thread = threading.get_ident()
+        if self.goes_on():
+            self.forks.after_c(function, first, frame)
+            if self.escapes.asks and thread == self.thread:
+                self.escapes.after_call(function, first)
+            self.last[thread] = frame.f_code, offset, False
+        elif self._found is None:
+            self._broke(frame, after_call(frame, function, first))
+        elif self._unnamed is not None and self._unnamed[:2] == (frame, offset):
             self._unnamed[2].name = name_of(function)
             self._unnamed = None
 
-    def broke_between(self, frame: FrameType, thread: int) -> None:
-        """Note that the capture was found broken after a line, or an operator."""
-        if self._found is not None:
+    def at_exception(self, frame: FrameType, error: BaseException) -> None:
+        """Ask when an exception comes; it may be that of what has broken the capture."""
+        if self.goes_on():
             return
-        last = self.last.get(thread)
-        suspect = between(frame, last)
-        self._broke(frame, thread, suspect)
-        if last is not None and frame.f_code is not last[0]:
-            for caller in callers(frame.f_back):
-                if caller.f_code is last[0]:
-                    self._unnamed = caller, caller.f_lasti, suspect  # it is in the call that has led here
-                    break
-
-    def broke_raising(self, frame: FrameType, thread: int, error: BaseException) -> None:
-        """Note that the capture was found broken by an exception, or the exception of what broke it."""
         if self._found is None:
-            self._broke(frame, thread, Suspect(stack_of(frame), first=itself(frame)))
+            self._broke(frame, Suspect(stack_of(frame), first=itself(frame)))
         if wording.is_about_captures(error):
             here = stack_of(frame)[0]
             for suspect in self._found or ():
                 suspect.raised = suspect.raised or here in suspect.stack
 
-    def _broke(self, frame: FrameType, thread: int, suspect: Suspect | None) -> None:
+    def _broke_between(self, frame: FrameType) -> None:
+        """Note that the capture was found broken after a line, or an operator."""
+        if self._found is not None:
+            return
+        last = self.last.get(threading.get_ident())
+        suspect = between(frame, last)
+        self._broke(frame, suspect)
+        if last is not None and frame.f_code is not last[0]:
+            caller = next((each for each in callers(frame.f_back) if each.f_code is last[0]), None)
+            if caller is not None:  # it is in the call that has led here
+                self._unnamed = caller, caller.f_lasti, suspect
+
+    def _broke(self, frame: FrameType, suspect: Suspect | None) -> None:
         """Note who can be the cause. Handles that mean another stream on this thread are no reason to."""
+        thread = threading.get_ident()
         if thread != self.thread and (self._is_not_capturing() or self._found is not None):
             return  # while the driver was asked, another thread has noticed
         self._where = suspect or Suspect(stack_of(frame))
         self._found = []  # threads that notice from now on are too late
-        self.broken = True
         self._ask_no_more()
         found = [] if suspect is None else [suspect]
         if suspect is not None and thread != self.thread:
@@ -190,9 +216,9 @@ class CaptureTrace:
         if self._found is not None or self.goes_on():
             return
         if phase == "start":
-            self.broke_between(frame, self.thread)
+            self._broke_between(frame)
         else:
-            self._broke(frame, self.thread, Suspect(stack_of(frame), collecting=True))
+            self._broke(frame, Suspect(stack_of(frame), collecting=True))
 
     # ---- as the capture sees it ----------------------------------------------------------------
 
@@ -200,8 +226,9 @@ class CaptureTrace:
         """Watch no more."""
         if self.stopped:
             return
-        if threading.get_ident() == self.thread and self._found is None and not self.goes_on():
-            self.broke_between(sys._getframe(1), self.thread)
+        begun = self._before is not None  # else something was raised ahead of it
+        if begun and threading.get_ident() == self.thread and self._found is None and not self.goes_on():
+            self._broke_between(sys._getframe(1))
         self.stopped = True
         self._ask_no_more()
         events.end(self)

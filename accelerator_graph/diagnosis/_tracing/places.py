@@ -8,6 +8,7 @@ import dis
 import linecache
 import os
 import sysconfig
+import traceback
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -32,16 +33,21 @@ _COMPILED = (".pyx", ".pxd", ".pxi")
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
+@lru_cache(4096)  # by file: to hash a code object takes longer than all the rest of an event
+def kind_of(file: str) -> int:
+    """Return what kind of code a file has, as a number that ``_core/fast/watch.h`` knows.
+
+    1 and 2: code whose lines are not watched, and 2 if it runs only because a capture is watched. 3: a
+    package that the user has installed, whose lines are not watched while it is imported. 0: other code.
+    """
+    if file.startswith(_PASSIVE) or file.endswith(_REGISTRY):
+        return 2
+    return 1 if _is_standard(file) or file.endswith(_OPERATORS) else 3 if _is_installed(file) else 0
+
+
 def is_passive(code: CodeType) -> bool:
     """Return True for code that runs only because a capture is watched."""
-    return _is_passive(code.co_filename)
-
-
-def kind_of(file: str) -> int:
-    """Return what kind of code a file has, as a number that ``_core/fast_watch.h`` knows."""
-    if _is_passive(file):
-        return 2
-    return 1 if _is_unwatched(file) else 3 if _is_installed(file) else 0
+    return kind_of(code.co_filename) == 2
 
 
 def is_unwatched(code: CodeType) -> bool:
@@ -49,21 +55,8 @@ def is_unwatched(code: CodeType) -> bool:
 
     What these lines do is put down to the line that called them. Their calls into C are watched.
     """
-    file = code.co_filename
-    return _is_unwatched(file) or (code.co_name == "<module>" and _is_installed(file))
-
-
-# by file: to hash a code object takes longer than all the rest of an event
-
-
-@lru_cache(4096)
-def _is_passive(file: str) -> bool:
-    return file.startswith(_PASSIVE) or file.endswith(_REGISTRY)
-
-
-@lru_cache(4096)
-def _is_unwatched(file: str) -> bool:
-    return _is_passive(file) or _is_standard(file) or file.endswith(_OPERATORS)
+    kind = kind_of(code.co_filename)
+    return kind in (1, 2) or (kind == 3 and code.co_name == "<module>")
 
 
 @lru_cache(4096)
@@ -92,20 +85,14 @@ class Place(NamedTuple):
 
     def is_library(self) -> bool:
         """Return True in code that the user has installed rather than written."""
-        return self.is_ours() or self.is_standard() or _is_installed(self.file) or _is_generated(self.file)
+        generated = self.file.startswith("<eval_with_key>") or self.file.endswith(_COMPILED)
+        generated = generated or any(each in self.file for each in _GENERATED)
+        return generated or self.is_ours() or self.is_standard() or _is_installed(self.file)
 
 
 @lru_cache(4096)
 def _is_installed(file: str) -> bool:
     return not _INSTALLED.isdisjoint(file.replace(os.sep, "/").split("/"))
-
-
-def _is_generated(file: str) -> bool:
-    return (
-        file.startswith("<eval_with_key>")
-        or file.endswith(_COMPILED)
-        or any(each in file for each in _GENERATED)
-    )
 
 
 def stack_of(frame: FrameType | None) -> list[Place]:
@@ -138,13 +125,8 @@ def users(stack: Sequence[Place]) -> Place:
 
 def written(stack: Sequence[Place]) -> str:
     """Return a stack as a traceback shows it, the innermost last."""
-    lines = []
-    for place in reversed(stack):
-        lines.append(f'  File "{place.file}", line {place.line}, in {place.function}')
-        source = place.source()
-        if source:
-            lines.append(f"    {source}")
-    return "\n".join(lines)
+    lines = traceback.format_list([(*place, None) for place in reversed(stack)])
+    return "".join(lines).rstrip("\n")
 
 
 # ---- calls ---------------------------------------------------------------------------------------
@@ -182,17 +164,12 @@ def _owner(function: Any) -> str | None:
     return None if owner is None else str(owner.__module__)
 
 
-class Current(NamedTuple):
-    """A call that a thread is in."""
+def in_progress(frame: FrameType) -> tuple[str, object] | None:
+    """Return the call that a frame of another thread is in; None if that can't break a capture.
 
-    text: str
-    """What is called, as the source has it; empty for an operator, or if that is not known."""
-    first: object
-    """The value of the first argument, or of what a method belongs to; None if that is not known."""
-
-
-def in_progress(frame: FrameType) -> Current | None:
-    """Return the call that a frame of another thread is in; None if that can't break a capture."""
+    That is what is called, as the source has it, and the value of the first argument, or of what a method
+    belongs to: "" and None if they are not known, and for an operator.
+    """
     code, at = frame.f_code, frame.f_lasti
     if at < 0:
         return None
@@ -201,10 +178,10 @@ def in_progress(frame: FrameType) -> Current | None:
         return None
     expression = _expression(code, at)
     if instruction not in _CALLS or not isinstance(expression, ast.Call):
-        return Current("", None)
+        return "", None
     if only_waits(_value(expression.func, frame)):
         return None
-    return Current(ast.unparse(expression.func), _value(_first(expression), frame))
+    return ast.unparse(expression.func), _value(_first(expression), frame)
 
 
 def first_argument(source: str, name: str, frame: FrameType) -> object:
@@ -227,15 +204,16 @@ def _first(call: ast.Call) -> ast.AST | None:
 
 def line_of(code: CodeType, offset: int) -> int:
     """Return the line of an instruction."""
-    for start, end, line in code.co_lines():
-        if start <= offset < end and line:
-            return line
-    return code.co_firstlineno
+    return _position(code, offset)[0] or code.co_firstlineno
+
+
+def _position(code: CodeType, offset: int) -> tuple[int | None, int | None, int | None, int | None]:
+    return next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
 
 
 def _expression(code: CodeType, offset: int) -> ast.expr | None:
     """Return the expression that an instruction evaluates, from the source."""
-    first, last, begin, end = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    first, last, begin, end = _position(code, offset)
     if first is None or last is None or begin is None or end is None:
         return None
     lines = [linecache.getline(code.co_filename, line).encode() for line in range(first, last + 1)]

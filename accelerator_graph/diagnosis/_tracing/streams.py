@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -101,10 +100,10 @@ class Forks:
             if waiting is not None and other is not None and self._streams.key(waiting) == self._streams.own:
                 self._joined.add(self._streams.key(other))
 
-    def after_c(self, function: Any, first: Any, frame_at: Callable[[int], FrameType]) -> None:
-        """Note the wait, if the function in C is one. `frame_at` returns the frame so many levels above."""
+    def after_c(self, function: Any, first: Any, frame: FrameType) -> None:
+        """Note the wait, if the function in C that a frame has called is one."""
         if getattr(function, "__name__", None) in IN_C:
-            self._waits(self._streams.native(first), frame_at(2))
+            self._waits(self._streams.native(first), frame)
 
     def _waits(self, native: Any, frame: FrameType) -> None:
         if native is None:

@@ -25,6 +25,8 @@ class Advice(NamedTuple):
 
     effect: str
     way_out: str
+    scope: str = ""
+    """Whose captures it breaks: see `_TABLE`. Empty for those of the thread that makes the call."""
 
 
 _MOVE = "call it before the capture or after a replay"
@@ -39,31 +41,34 @@ nonzero|masked_select|unique|unique_\w+|_unique2|argwhere|bincount|flatnonzero|i
 cpu|numpy|get|asnumpy|toDlpack|__array__|_to_copy|copy_
   copies to or from ordinary host memory, and has to wait for it
   copy after a replay, or into pinned memory without waiting for it
-(cu|cuda|hip)?(Ctx|Device)Synchronize|_(cuda|accelerator)_synchronize\w*|deviceSynchronize
+all: (cu|cuda|hip)?(Ctx|Device)Synchronize|_(cuda|accelerator)_synchronize\w*|deviceSynchronize
   waits for the whole device, which breaks the captures of all threads
   wait for a stream or an event, after a replay; in another thread, keep it away from captures with a lock
-\w*[sS]ynchronize
+event: (\w+\.)*(\w*[Ee]vent\w*\.(synchronize|query)|(cu|cuda|hip)Event(Synchronize|Query)(_\w+)?)
+  waits for an event, or asks for it, which the capture forbids
+  {_MOVE}
+stream: \w*[sS]ynchronize|(cu|cuda|hip)StreamSynchronize_\w+
   waits for work that is only being recorded
   {_MOVE}
-\w*(Stream|Event)Query|query|done
+stream: \w*(Stream|Event)Query|(cu|cuda|hip)StreamQuery_\w+|query|done
   asks whether work is done that is only being recorded
   {_MOVE}
 (cu|hip)Stream(GetId|GetFlags|GetDevice)(_v2)?|(cuda|hip)StreamGet(Id|Flags|Device)
   asks about a stream that is being captured, which the driver refuses
   ask before the capture
-(cu|cuda|hip)(Mem)?(Host)?(Alloc|Malloc)(?!\w*Async)\w*|_?pin_memory|malloc|mallocManaged|hostAlloc
+unsafe: (cu|cuda|hip)(Mem)?(Host)?(Alloc|Malloc)(?!\w*Async)\w*|_?pin_memory|malloc|mallocManaged|hostAlloc
   allocates memory from the driver
   allocate before the capture, or through a framework that takes its memory from the graph's pool
-(cu|cuda|hip)(Mem)?(Host)?Free(?!\w*Async)\w*|\w*MemPoolTrimTo|empty_cache|_cuda_emptyCache|free|freeHost
+unsafe: (cu|cuda|hip)(Mem)?(Host)?Free(?!\w*Async)\w*|\w*MemPoolTrimTo|(_cuda_)?empty_?[cC]ache|free(Host)?
   gives memory back to the driver, which waits for the device
   free it after the capture
 (cu|cuda|hip)Mem(cpy|set)(?!\w*Async)\w*|memcpy|memset
   goes to the legacy default stream, and waits
   use the function that ends with Async, and pass the captured stream to it
-(cu|cuda|hip)GraphInstantiate\w*|(cu|cuda|hip)GraphUpload\w*|instantiate
+unsafe: (cu|cuda|hip)GraphInstantiate\w*|instantiate
   makes an executable of a graph, which allocates
   instantiate the graph before the capture
-(cu|cuda|hip)GraphExecDestroy
+unsafe: (cu|cuda|hip)GraphExecDestroy
   destroys an executable graph
   keep it until the capture has ended
 (cu|cuda|hip)GraphLaunch\w*|replay
@@ -94,11 +99,19 @@ collect
   goes to a stream that disturbs the capture, such as the legacy default stream
   pass the captured stream to it
 """
-"""By the names of functions, as a pattern: what they do, and the way out."""
+"""By the names of functions, as a pattern: what they do, and the way out.
+
+A scope before the pattern says whose captures a call breaks. Those "of all" are those of all threads, in all
+modes. A call about a stream or an event breaks the capture that this takes part in, and an "unsafe" one that
+of its thread. A capture in mode "global" does not permit them to other threads either, and one in mode
+"relaxed" permits them to its own.
+"""
 _LINES = _TABLE.strip().splitlines()
 _ADVICE = [
-    (re.compile(pattern), Advice(effect.strip(), way_out.strip()))
-    for pattern, effect, way_out in zip(_LINES[::3], _LINES[1::3], _LINES[2::3], strict=True)
+    (re.compile(pattern), Advice(effect.strip(), way_out.strip(), scope))
+    for (scope, _, pattern), effect, way_out in zip(
+        (line.rpartition(": ") for line in _LINES[::3]), _LINES[1::3], _LINES[2::3], strict=True
+    )
 ]
 
 _TEST = Advice(
@@ -113,12 +126,6 @@ _COMMON = re.compile(
 """Names that many libraries use for something else."""
 
 
-_EVENT = re.compile(
-    r"(\w+\.)*(\w*[Ee]vent\w*\.(synchronize|query)|(cu|cuda|hip)Event(Synchronize|Query)(_\w+)?)"
-)
-_OF_AN_EVENT = Advice("waits for an event, or asks for it, which the capture forbids", _MOVE)
-
-
 def _last(name: str) -> str:
     """Return the name of a function without its class, unless the class says what the method does."""
     return "deviceSynchronize" if name.endswith("Device.synchronize") else name.rpartition(".")[2]
@@ -129,12 +136,13 @@ def for_call(name: str, *, common: bool = True) -> Advice | None:
 
     `common` says whether names count that many libraries use for something else.
     """
-    if _EVENT.fullmatch(name):
-        return _OF_AN_EVENT
     last = _last(name)
     if not common and _COMMON.fullmatch(last):
         return None
-    return next((advice for pattern, advice in _ADVICE if pattern.fullmatch(last)), None)
+    for pattern, advice in _ADVICE:
+        if pattern.fullmatch(name if advice.scope == "event" else last):
+            return advice
+    return None
 
 
 def for_line(text: str, *, raised: bool) -> tuple[str, Advice] | None:
@@ -153,16 +161,7 @@ def for_line(text: str, *, raised: bool) -> tuple[str, Advice] | None:
 
 # ---- the rules of captures -----------------------------------------------------------------------
 
-_OF_ALL = re.compile(
-    r"(cu|cuda|hip)?(Ctx|Device)Synchronize|_(cuda|accelerator)_synchronize\w*|deviceSynchronize"
-)
-"""Calls that break the captures of all threads, in all modes."""
-_OF_A_STREAM = re.compile(r"(cu|cuda|hip)Stream(Synchronize|Query)(_\w+)?|synchronize|query|done")
-_UNSAFE = re.compile(
-    r"(cu|cuda|hip)Event(Synchronize|Query)(_\w+)?|(cu|cuda|hip)(Mem)?(Host)?(Alloc|Malloc|Free)(?!\w*Async)\w*"
-    r"|\w*MemPoolTrimTo|(cu|cuda|hip)GraphInstantiate\w*|(cu|cuda|hip)GraphExecDestroy"
-)
-"""Calls that a capture permits to others, unless its mode is "global", and to all if it is "relaxed"."""
+_WAITS = re.compile(r"\w*[sS]ynchronize|\w*Query|query|done")
 _OF_AN_ARRAY = re.compile(r"item|tolist|get|float|int|bool|complex|str|repr|print|format")
 """Calls that need the contents of an array of a device."""
 
@@ -180,37 +179,33 @@ class Rules:
         `captured` says whether the stream that it is about is, and `elsewhere` whether another thread than
         the capturing one makes it.
         """
-        last = _last(name)
-        if _OF_ALL.fullmatch(last):
-            return True
-        of_a_stream = _OF_A_STREAM.fullmatch(last) is not None
-        if not of_a_stream and not _UNSAFE.fullmatch(last):
-            return None if elsewhere or for_call(name) is None else True
-        permitted = elsewhere or self.mode == "relaxed"
+        advice = for_call(name)
+        if advice is None or not advice.scope:
+            return None if elsewhere or advice is None else True
+        permitted = advice.scope != "all" and (elsewhere or self.mode == "relaxed")
         if captured or self.mode == "global" or not permitted:
             return True
-        if (captured is None and of_a_stream) or "Event" in last or self.mode == "default":
+        if self.mode == "default" or not (captured is False or advice.scope == "unsafe"):
             return None  # a stream or an event of the capture can't be told from others
         return False
 
     def is_captured(self, name: str, first: object) -> bool | None:
         """Return whether a call is about a stream that is captured; None if that is not known."""
-        last = _last(name)
-        if not _OF_A_STREAM.fullmatch(last) or (isinstance(first, int) and "Stream" not in last):
+        advice = for_call(name)
+        if advice is None or advice.scope != "stream" or (isinstance(first, int) and "Stream" not in name):
             return None
         known = map(self._streams.is_captured, first if isinstance(first, list) else [first])
         return next((each for each in known if each is not None), None)
 
     def foresees(self, call: Suspect) -> bool:
         """Return True if a call that the capturing thread is about to make is sure to break the capture."""
-        last = _last(call.name)
-        if _OF_ALL.fullmatch(last):
-            return True
-        if _OF_A_STREAM.fullmatch(last) and not _EVENT.fullmatch(call.name):
-            captured = self.is_captured(call.name, call.first)
-            return captured is not None and self.breaks(call.name, captured, False) is True
-        if _UNSAFE.fullmatch(last) or _EVENT.fullmatch(call.name):
-            return self.breaks(call.name, None, False) is True
+        advice, last = for_call(call.name), _last(call.name)
+        scope = "" if advice is None else advice.scope
+        captured = self.is_captured(call.name, call.first)
+        if scope == "stream" and captured is None:
+            return False
+        if scope and (scope != "unsafe" or re.match(r"cu|hip", last)):
+            return self.breaks(call.name, captured, False) is True
         if not _OF_AN_ARRAY.fullmatch(last) or not _is_array(call.first):
             return False
         call.reason = for_call("item")
@@ -447,25 +442,21 @@ def others(here: int, capturing: int, last: Mapping[int, Moment], before: Positi
         if stack[0].is_standard() and not stack[0].function.endswith("run"):
             continue  # it waits for a lock, a queue, a socket, ...
         known = _known_call(top)
-        call = known or (places.Current("", None) if asks else places.in_progress(top))
+        call = known or (("", None) if asks else places.in_progress(top))
         if call is None or (known is None and before.get(ident) == (name, *at)):
             continue
+        called, first = call
         thread = "" if ident == capturing else name
-        found.append(Suspect(stack, call.text, call.first or itself(top), thread=thread, guessed=True))
+        found.append(Suspect(stack, called, first or itself(top), thread=thread, guessed=True))
     return found
 
 
-def _known_call(top: FrameType) -> places.Current | None:
+def _known_call(top: FrameType) -> tuple[str, object] | None:
     """Return the innermost call of a thread that is known to break captures."""
-    for frame in callers(top):
-        call = places.in_progress(frame)
-        if call is not None and call.text and for_call(call.text, common=False) is not None:
-            return call
-    return None
+    calls = filter(None, map(places.in_progress, callers(top)))
+    return next((call for call in calls if call[0] and for_call(call[0], common=False) is not None), None)
 
 
 def itself(top: FrameType) -> list[object]:
     """Return what methods belong to that wait by their names, the innermost first."""
-    return [
-        frame.f_locals.get("self") for frame in callers(top) if _OF_A_STREAM.fullmatch(frame.f_code.co_name)
-    ]
+    return [frame.f_locals.get("self") for frame in callers(top) if _WAITS.fullmatch(frame.f_code.co_name)]

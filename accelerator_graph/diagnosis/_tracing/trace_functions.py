@@ -101,46 +101,31 @@ def _event(frame: FrameType, event: str, arg: Any) -> Any:
 def _trace(frame: FrameType, event: str, arg: Any) -> Any:
     if is_unwatched(frame.f_code):
         return None
-    thread = get_ident()
     if not _active:
         _leave()
     for trace in _active:
         if trace.pieces is not None and event in ("call", "return"):
             (trace.pieces.starts if event == "call" else trace.pieces.ends)(frame)
-        if event == "call":
-            continue
-        if not trace.goes_on():
-            if event == "exception":
-                trace.broke_raising(frame, thread, arg[1])
-            else:
-                trace.broke_between(frame, thread)
-        elif event == "line":
-            trace.last[thread] = (frame.f_code, frame.f_lineno, True)
+        if event == "line":
+            trace.at_line(frame, (frame.f_code, frame.f_lineno, True))
         elif event == "return":
-            trace.forks.after_python(frame)
-            if frame.f_back is not None:
-                trace.last[thread] = (frame.f_back.f_code, frame.f_back.f_lasti, False)
+            trace.at_return(frame)
+        elif event == "exception":
+            trace.at_exception(frame, arg[1])
     return _trace
 
 
 def _profile(frame: FrameType, event: str, arg: Any) -> None:
     if not event.startswith("c_") or is_passive(frame.f_code):
         return
-    thread = get_ident()
     for trace in _active:
-        if trace.pieces is not None and event == "c_call":
-            trace.pieces.calls(frame, arg, None)
-        elif trace.pieces is not None:
-            trace.pieces.ends(frame)
         if event == "c_call":
+            if trace.pieces is not None:
+                trace.pieces.calls(frame, arg, None)
             continue
-        if not trace.goes_on():
-            trace.broke_in_call(frame, thread, arg)
-            continue
-        trace.forks.after_c(arg, getattr(arg, "__self__", None), lambda depth: frame)
-        if trace.escapes.asks and thread == trace.thread:
-            trace.escapes.after_call(arg, getattr(arg, "__self__", None))
-        trace.last[thread] = (frame.f_code, frame.f_lasti, False)
+        if trace.pieces is not None:
+            trace.pieces.ends(frame)
+        trace.after_call(frame, frame.f_lasti, arg, getattr(arg, "__self__", None))
 
 
 def _after_fork() -> None:

@@ -6,8 +6,10 @@ import ctypes
 import math
 import random
 import struct
+import time
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple
 
 from ..._arrays.arrays import ArrayType
@@ -328,7 +330,22 @@ def read_all(stream: Stream, places: Sequence[Place], known: Mapping[Place, byte
     return contents
 
 
+class Hanging(BaseException):
+    """Raised when work does not end. No handler for errors of the verified function catches it."""
+
+
+patience: ContextVar[float | None] = ContextVar("patience", default=None)
+"""How many seconds to wait for a stream at most; None for ever."""
+
+
 def wait(stream: Stream) -> None:
-    """Wait for a stream's work."""
+    """Wait for a stream's work; raise `Hanging` if it takes longer than there is `patience`."""
+    limit = patience.get()
+    end, pause = time.monotonic() + (limit or 0.0), 0.0001
     with stream._relaxed():
-        stream._backend.synchronize(stream._native)
+        while limit is not None and not stream._backend.query(stream._native):
+            if time.monotonic() > end:
+                raise Hanging
+            time.sleep(pause)
+            pause = min(2 * pause, 0.01)
+        stream._backend.synchronize(stream._native)  # raises what the work has raised

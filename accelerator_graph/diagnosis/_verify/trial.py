@@ -59,15 +59,16 @@ class Trial:
         """Whether an eager run has changed an argument or the state."""
         self._now: dict[Place, bytes] = {}
 
-    def put_back(self) -> None:
-        """Leave arguments, state, references and random numbers as they were before the first run."""
+    def put_back(self, *, arrays: bool = True) -> None:
+        """Leave references, `arrays` and random numbers as they were before the first run."""
         self.forget()
         self._python.put_back()
-        try:
-            wait(self.program.captured_on())  # a run that was interrupted may still write
-        finally:
-            self._write(self._first, self._before)
-            self._random.restore()
+        self._random.restore()
+        if arrays:
+            try:
+                wait(self.program.captured_on())  # an eager run that was interrupted may still write
+            finally:
+                self._write(self._first, self._before)
 
     def forget(self) -> None:
         """Assume that anybody may have changed the arrays."""

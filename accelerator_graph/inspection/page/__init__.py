@@ -8,13 +8,13 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from ..contents import Label, all_nodes
+from ..contents import all_nodes
 from ..description import GraphDescription
 from ..difference import Comparison, as_description, compare
 from ..drawing import lanes
 from ..names import case, printable, short_name
 from ..profile import GraphProfile
-from ..text import captured
+from ..text import captured, replay_time
 
 _SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "overview.js", "colours.js", "page.js")
 
@@ -23,16 +23,20 @@ def to_html(description: GraphDescription, profile: GraphProfile | None = None) 
     """Return a page on which a graph can be panned, zoomed, searched and folded, with times if known."""
     title = f"Graph of {description.backend}, device {description.device}{captured(description)}"
     graph = _graph(description)
+    data = {"graphs": [graph], "names": _names([description])}
     if profile is not None:
-        _add_times(graph, profile)
-    return _page(title, {"graphs": [graph], "names": _names([description])})
+        _add_times(graph, description, profile)
+        data.update(about=f"{replay_time(profile)}.", notes=[*map(printable, profile.notes)])
+    return _page(title, data)
 
 
 def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, str]) -> str:
     """Return a page with two graphs side by side, and what is new, gone and changed in the second one."""
     comparison = compare(a, b)
     data = {
-        "graphs": [{**_graph(each), "title": title} for each, title in zip((a, b), titles, strict=True)],
+        "graphs": [
+            {**_graph(each), "title": printable(title)} for each, title in zip((a, b), titles, strict=True)
+        ],
         "names": _names([a, b]),
         **_compared(a, b, comparison),
         "sentences": comparison.sentences,
@@ -43,25 +47,28 @@ def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, st
 def _graph(description: GraphDescription) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(description.to_json())
     _add_to_contents(data, description.nodes, description.edges)
-    data.setdefault("labels", [])
+    data["labels"] = [_printable(label._asdict(), "name", "file") for label in description.labels]
     return data
 
 
-def _add_times(data: dict[str, Any], profile: GraphProfile) -> None:
-    """Give each label its time, and each node its own if known, else the own time of its innermost label."""
+def _add_times(data: dict[str, Any], description: GraphDescription, profile: GraphProfile) -> None:
+    """Give each label its time, and each node that was timed."""
     known = {each.label: each for each in profile.labels}
-    for label in data["labels"]:
-        timed = known.get(Label(**label))
-        if timed is not None:
-            label["time"] = timed.time
-            for node in data["nodes"][timed.label.start : timed.label.stop]:
-                node["time"] = timed.own
+    for shown, label in zip(data["labels"], description.labels, strict=True):
+        if label in known:
+            shown.update(time=known[label].time, uncertain=known[label].uncertain)
     for kernel in profile.kernels:
-        data["nodes"][kernel.node.id].update(time=kernel.time, timed=True)
+        data["nodes"][kernel.node.id]["time"] = kernel.time
+
+
+def _printable(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return fields, of which these have no characters that break lines or turn their direction."""
+    return data | {name: printable(data[name]) for name in names if name in data}
 
 
 def _add_to_contents(data: dict[str, Any], nodes: Any, edges: Any) -> None:
     data["lanes"] = lanes(len(nodes), edges)
+    data["nodes"] = [_printable(node, "kind", "call", "file") for node in data["nodes"]]
     for each, node in zip(data["nodes"], nodes, strict=True):
         for number, (body, contents) in enumerate(zip(each.get("bodies", ()), node.bodies, strict=True)):
             body["case"] = case(node, number)
@@ -76,7 +83,7 @@ def _names(descriptions: Iterable[GraphDescription]) -> dict[str, tuple[str, str
         for node in all_nodes(each.nodes)
         if node.name
     }
-    return {name: (short_name(found[name]), found[name]) for name in sorted(found)}
+    return {name: (short_name(found[name]), printable(found[name])) for name in sorted(found)}
 
 
 def _compared(a: GraphDescription, b: GraphDescription, comparison: Comparison) -> dict[str, Any]:

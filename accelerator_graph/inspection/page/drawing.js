@@ -1,9 +1,11 @@
 "use strict";
 
-// Draws the shown rows with cytoscape: one row below the other, in as many columns as the window is wide.
+// Draws the shown items with cytoscape: branches side by side, and in as many columns as the window has room for.
 const Drawing = (() => {
-  const WIDTH = 168, HEIGHT = 26, LANE = 186, ROW = 46, GAP = 84, INDENT = 10;
-  const FEWEST = 24, MANY = 1500, READABLE = 0.5, MARGIN = 0.25;
+  const HEIGHT = 26, ROW = 46, BETWEEN = 18, GAP = 84, INDENT = 10, AROUND = 120, PADDING = 16;
+  const NARROW = 168, WIDE = 264, WIDEST = 480, FEWEST = 8, MANY = 1500, READABLE = 0.5, LEGIBLE = 0.85, MARGIN = 0.25;
+  const FONT = "12px system-ui, sans-serif", LONGEST = 300;
+  let width = NARROW;
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
@@ -15,21 +17,21 @@ const Drawing = (() => {
     });
     return [
       { selector: "node", style: {
-        ...font, shape: "round-rectangle", width: WIDTH, height: HEIGHT, label: "data(text)", "background-color": "data(fill)",
+        ...font, shape: "round-rectangle", width: "data(width)", height: HEIGHT, label: "data(text)", "background-color": "data(fill)",
         "border-width": 1, "border-color": colour("edge"), "text-valign": "center", "text-wrap": "ellipsis",
-        "text-max-width": WIDTH - 12, "min-zoomed-font-size": 6,
+        "text-max-width": "data(width)", "min-zoomed-font-size": 6,
         "z-index-compare": "manual", "z-index": 100,
       } },
       { selector: "node.group", style: {
-        "background-color": colour("box"), "border-style": "double", "border-width": 4, "font-weight": "bold",
+        "background-color": "data(fill)", "border-style": "double", "border-width": 4, "font-weight": "bold",
       } },
       { selector: "node.header", style: {
-        "background-opacity": 0, "border-width": 0, "font-weight": "bold", color: colour("soft"), width: "data(width)",
-        "text-halign": "center", "text-max-width": "data(width)", "text-background-color": colour("box"),
+        "background-opacity": 0, "border-width": 0, "font-weight": "bold", color: "data(ink)",
+        "text-halign": "center", "text-background-color": "data(fill)",
         "text-background-opacity": 1, "text-background-padding": 3,
       } },
       { selector: "node.box", style: {
-        width: "data(width)", height: "data(height)", "background-color": colour("box"), "border-color": colour("line"),
+        height: "data(height)", "background-color": colour("box"), "border-color": colour("line"),
         events: "no", "z-index": "data(depth)", label: "",
       } },
       { selector: "node.hole", style: {
@@ -63,17 +65,58 @@ const Drawing = (() => {
 
   const leftmost = (leaf) => Math.min(...leaf.sides.filter(Boolean).map((node) => node.lane));
 
-  // Gives each shown item its place: a column of the page, and a row in it.
-  function place(shown, aspect) {
+  // Returns the line of each shown item: below those that it waits for and below the one before it in its lane, so
+  // that branches are side by side. The name of an open group has a line of its own, and nobody else is in its lines.
+  function linesOf(shown, lanes) {
+    const known = new Map(), last = [], open = [];
+    let floor = 0, bottom = -1;
+    return shown.map((item) => {
+      while (open.length && open.at(-1) !== item.parent) { open.pop(); floor = bottom + 1; }
+      if (item.isGroup && item.open) {
+        open.push(item);
+        bottom += 1;
+        floor = bottom + 1;
+        return bottom;
+      }
+      const nodes = (item.isGroup ? item.leaves : [item]).flatMap((leaf) => leaf.sides.filter(Boolean)), lane = lanes.get(item);
+      const above = nodes.flatMap((node) => [...node.before.map((each) => each.node), ...(node.insideOf ? [node.insideOf] : [])]);
+      const line = above.reduce((most, node) => Math.max(most, 1 + (known.get(node) ?? -1)), Math.max(floor, 1 + (last[lane] ?? -1)));
+      for (const node of nodes) known.set(node, line);
+      last[lane] = line;
+      bottom = Math.max(bottom, line);
+      return line;
+    });
+  }
+
+  const roomOf = (wide, columns, lanes) => ((wide - AROUND + GAP) / columns - GAP) / lanes - BETWEEN;
+
+  // Returns the rows of a column and the width of a box: what can be read in the window, if that holds everything, else
+  // what makes a whole of the window's shape.
+  function shape(lines, widest, needed, { clientWidth, clientHeight }) {
+    for (const zoom of [1, LEGIBLE]) {
+      const rows = Math.max(FEWEST, Math.floor((clientHeight / zoom - AROUND + ROW) / ROW));
+      const room = roomOf(clientWidth / zoom, Math.ceil(lines / rows), widest);
+      if (room >= (zoom === 1 ? needed : Math.min(needed, NARROW))) return [rows, Math.min(needed, room)];
+    }
+    const wide = Math.min(needed, WIDE, Math.max(NARROW, roomOf(clientWidth, 1, widest))), step = widest * (wide + BETWEEN) + GAP;
+    const whole = Math.sqrt((lines * step * Math.max(1, clientHeight)) / (ROW * Math.max(1, clientWidth)));
+    const rows = Math.max(FEWEST, Math.floor(clientHeight / ROW), Math.ceil(whole));
+    const room = roomOf(clientWidth, Math.ceil(lines / rows), widest);
+    return [rows, room < NARROW ? wide : Math.min(wide, room)];
+  }
+
+  // Gives each shown item its place: a column of the page, and a row in it. Returns the rows of a column.
+  function place(shown, needed, canvas) {
     const lanes = new Map(shown.map((item) => [item, item.isGroup && item.open ? 0 : laneOf(item)]));
-    const widest = 1 + [...lanes.values()].reduce((a, b) => Math.max(a, b), 0);
-    const step = widest * LANE + GAP;
-    const rows = Math.max(FEWEST, Math.ceil(Math.sqrt((shown.length * step) / (ROW * aspect))));
+    const widest = 1 + [...lanes.values()].reduce((a, b) => Math.max(a, b), 0), lines = linesOf(shown, lanes);
+    const [rows, found] = shape(1 + lines.reduce((a, b) => Math.max(a, b), 0), widest, needed, canvas);
+    width = Math.ceil(found);
+    const lane = width + BETWEEN, step = widest * lane + GAP;
     shown.forEach((item, index) => {
-      const column = Math.floor(index / rows);
+      const line = lines[index], column = Math.floor(line / rows), left = column * step;
       item.place = {
-        index, column, row: index % rows, left: column * step, right: column * step + (widest - 1) * LANE,
-        x: column * step + lanes.get(item) * LANE, y: (index % rows) * ROW,
+        index, line, column, row: line % rows, left, right: left + (widest - 1) * lane,
+        x: left + lanes.get(item) * lane, y: (line % rows) * ROW,
       };
     });
     return rows;
@@ -81,30 +124,56 @@ const Drawing = (() => {
 
   // Behind an open group: a box for each column that it reaches.
   function boxes(shown, rows) {
-    const found = [];
-    shown.forEach((item, first) => {
-      if (!item.isGroup || !item.open) return;
-      let last = first;
-      while (last + 1 < shown.length && within(shown[last + 1], item)) last += 1;
-      for (let from = first; from <= last; from = (Math.floor(from / rows) + 1) * rows) {
-        const to = Math.min(last, (Math.floor(from / rows) + 1) * rows - 1);
-        const { left, right, y } = shown[from].place;
-        const wide = Math.max(6, 26 - item.depth * INDENT / 2);
+    const found = [], ends = new Map(); // the last line of each open group
+    for (const { parent, place: { line } } of shown) {
+      for (let each = parent; each; each = each.parent) ends.set(each, Math.max(line, ends.get(each) ?? 0));
+    }
+    for (const item of shown) {
+      if (!item.isGroup || !item.open) continue;
+      const { index, line, column, left, right } = item.place, end = ends.get(item) ?? line, step = right - left + width + BETWEEN + GAP;
+      for (let from = line; from <= end; from = (Math.floor(from / rows) + 1) * rows) {
+        const to = Math.min(end, (Math.floor(from / rows) + 1) * rows - 1), beyond = (Math.floor(from / rows) - column) * step;
+        const wide = Math.max(6, 26 - item.depth * INDENT / 2), top = (from % rows) * ROW, bottom = (to % rows) * ROW;
         found.push({
-          group: "nodes", classes: "box", position: { x: (left + right) / 2, y: (y + shown[to].place.y) / 2 }, pannable: true,
+          group: "nodes", classes: "box", position: { x: (left + right) / 2 + beyond, y: (top + bottom) / 2 }, pannable: true,
           data: {
-            id: `box ${first} ${from}`, depth: item.depth, fill: "#000", width: right - left + WIDTH + 2 * wide,
-            height: shown[to].place.y - y + HEIGHT + Math.max(2, 12 - 2 * item.depth),
+            id: `box ${index} ${from}`, depth: item.depth, fill: "#000", width: right - left + width + 2 * wide,
+            height: bottom - top + HEIGHT + Math.max(2, 12 - 2 * item.depth),
           },
         });
       }
-    });
+    }
     return found;
   }
 
-  function within(item, group) {
-    for (let each = item.parent; each; each = each.parent) if (each === group) return true;
-    return false;
+  // ---- the words in the boxes
+
+  const context = document.createElement("canvas").getContext("2d");
+
+  function measured(text, bold) {
+    context.font = `${bold ? "bold " : ""}${FONT}`;
+    return context.measureText(text).width;
+  }
+
+  const shortened = (name, most) => (name.length <= most ? name
+    : `${name.slice(0, Math.ceil((most - 1) / 2))}…${name.slice(name.length - Math.floor((most - 1) / 2))}`);
+
+  // Returns how wide a box has to be for the longest words.
+  const needed = (words) => Math.min(WIDEST, PADDING + words.reduce(
+    (most, { before, name, after, bold }) => Math.max(most, measured(before + shortened(name, LONGEST) + after, bold)), 0,
+  ));
+
+  // Returns the words, without the middle of the name if there is no room: kernels of one family differ at the end.
+  function fitted({ before, name, after, bold }, room) {
+    let low = 1, most = Math.min(name.length, LONGEST);
+    const whole = (length) => before + shortened(name, length) + after;
+    if (measured(whole(most), bold) <= room - PADDING) return whole(most);
+    while (low < most) {
+      const middle = Math.ceil((low + most) / 2);
+      if (measured(whole(middle), bold) <= room - PADDING) low = middle;
+      else most = middle - 1;
+    }
+    return whole(low);
   }
 
   function edge(source, target, kind) {
@@ -121,15 +190,15 @@ const Drawing = (() => {
 
   // The way of an edge, as points.
   function line(a, b) {
-    const down = HEIGHT / 2, side = WIDTH / 2, turn = a.x < b.x ? a.y + down + 6 : b.y - down - 6, gap = a.right + side + GAP / 2;
+    const down = HEIGHT / 2, side = width / 2, turn = a.x < b.x ? a.y + down + 6 : b.y - down - 6, gap = a.right + side + GAP / 2;
     if (a.column !== b.column) return [[a.x + side, a.y], [gap, a.y], [gap, b.y], [b.x - side, b.y]];
     return [[a.x, a.y + down], [a.x, turn], [b.x, turn], [b.x, b.y - down]];
   }
 
   function reaching(element) {
-    const { classes, position: { x, y }, data: { width = WIDTH, height = HEIGHT } } = element;
+    const { classes, position: { x, y }, data: { width: wide, height = HEIGHT } } = element;
     const [[kind], [mark]] = [classes.match(/box|header|hole|$/), classes.match(/new|gone|changed|$/)];
-    return { element, kind, mark, left: x - width / 2, right: x + width / 2, top: y - height / 2, bottom: y + height / 2 };
+    return { element, kind, mark, left: x - wide / 2, right: x + wide / 2, top: y - height / 2, bottom: y + height / 2 };
   }
 
   // Returns the nodes of one side, and its edges with what they reach.
@@ -143,12 +212,12 @@ const Drawing = (() => {
     for (const item of shown) {
       const { index, x, y, left, right } = item.place;
       const hole = !item.isGroup && !item.sides[side];
-      const header = item.isGroup && item.open;
+      const header = item.isGroup && item.open, wide = header ? right - left + width : width, [tint, ink] = fill(item, side);
       found.push({
         group: "nodes", classes: [item.isGroup ? (header ? "header" : "group") : hole ? "hole" : "", item.mark || ""].join(" "),
         position: header ? { x: (left + right) / 2, y } : { x, y }, pannable: true,
         data: {
-          id: `${index}`, text: hole ? "" : text(item, side), fill: fill(item, side), width: header ? right - left + WIDTH : WIDTH,
+          id: `${index}`, text: hole ? "" : fitted(text(item, side), wide), fill: tint, ink, width: wide,
         },
       });
       if (hole) found.at(-1).classes = "hole";
@@ -210,5 +279,5 @@ const Drawing = (() => {
     return found;
   }
 
-  return { colour, style, place, elements, view, show, seeing, at };
+  return { LEGIBLE, colour, style, needed, place, elements, view, show, seeing, at };
 })();

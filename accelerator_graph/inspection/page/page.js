@@ -13,7 +13,7 @@
   let shown = [], chosen = null, matches = [], match = -1;
 
   const nodes = root.leaves.flatMap((item) => item.sides.filter(Boolean));
-  const scales = Colours.scales(nodes);
+  const scales = Colours.scales(nodes, data.graphs.flatMap((graph) => graph.labels));
 
   function showLegend() {
     const by = at("colour").value;
@@ -48,12 +48,13 @@
 
   function draw() {
     shown = Rows.visible(root);
-    const { clientWidth, clientHeight } = views[0].canvas;
-    const rows = Drawing.place(shown, clientWidth / Math.max(1, clientHeight));
+    const text = (...each) => Words.text(...each, data.names);
+    const wide = Drawing.needed(shown.flatMap((item) => data.graphs.map((_, side) => text(item, side))));
+    const rows = Drawing.place(shown, wide, views[0].canvas);
     const by = at("colour").value, fill = Colours.painter(by, scales[by]);
     views.forEach((view, side) => {
       view.cy.elements().remove();
-      view.elements = Drawing.elements(shown, rows, side, (...each) => Words.text(...each, data.names), fill);
+      view.elements = Drawing.elements(shown, rows, side, text, fill);
       Drawing.show(view);
     });
     mark();
@@ -72,6 +73,15 @@
         for (const id of ids) view.cy.getElementById(id).addClass("chosen").connectedEdges().addClass("near");
       });
       Overview.draw(view);
+    }
+  }
+
+  // Shows everything if it can be read then, else the beginning.
+  function begin() {
+    everything();
+    if (cy.zoom() < Drawing.LEGIBLE && shown.length) {
+      const { nodes } = views[0].elements, least = (name) => nodes.reduce((found, each) => Math.min(found, each[name]), Infinity);
+      cy.viewport({ zoom: 1, pan: { x: 30 - least("left"), y: 30 - least("top") } });
     }
   }
 
@@ -161,6 +171,11 @@
   function showDetails() {
     if (!chosen) {
       at("details").replaceChildren(nodes.length ? at("reading").cloneNode(true) : "The graph has no nodes.");
+      if (data.about) {
+        at("details").prepend(
+          make("h2", {}, "Times"), make("p", {}, data.about), make("ul", {}, ...data.notes.map((each) => make("li", {}, each))),
+        );
+      }
       if (comparing && data.sentences.length) {
         at("details").prepend(make("h2", {}, "What differs"), sentences(), make("p", {}, "n goes to the next difference, p to the previous one."));
       }
@@ -174,7 +189,7 @@
       }
       const label = chosen.label;
       if (label?.file) list.append(make("dt", {}, "recorded at"), make("dd", {}, `${label.file}:${label.line}`));
-      if (label?.time != null) list.append(make("dt", {}, "time"), make("dd", {}, Words.time(label.time)));
+      if (label?.time != null) list.append(make("dt", {}, "time"), make("dd", {}, Words.timeOf(label)));
       for (const [kind, count] of kinds) list.append(make("dt", {}, kind), make("dd", {}, count.toLocaleString("en")));
       const group = chosen;
       at("details").replaceChildren(
@@ -261,6 +276,7 @@
       if (view.many) {
         clearTimeout(view.waiting);
         view.waiting = setTimeout(() => {
+          if (!view.many) return; // it is being printed
           Drawing.show(view);
           mark();
         }, 120);
@@ -328,7 +344,7 @@
     : `${Rows.count(data.graphs[0].nodes.length, "node")}, ${Rows.count(data.graphs[0].edges.length, "dependency", "dependencies")}`;
   showLegend();
   draw();
-  everything();
+  begin();
   showDetails();
   window.page = { views, shown: () => shown, chosen: () => chosen };
 })();

@@ -66,24 +66,44 @@ const Rows = (() => {
     return root;
   }
 
+  // Puts a label's rows into a group, as `byLabel`; a row that only the first graph has, into that of the same names.
   function compared({ rows, changes, inside = {} }, sides) {
-    const root = group("", []), places = sides.map(beside);
-    let same = [];
-    const flush = () => {
-      const count = same.filter((item) => !item.isGroup).length;
-      root.items.push(...(count < SAME ? same : [group(`${count} the same`, same, { counted: true })]));
-      same = [];
-    };
+    const root = group("", []), places = sides.map(beside), open = [root];
+    const isSame = (one, other) => one === other || (one.side !== other.side && one.name === other.name);
     for (const [a, b] of rows) {
       const item = { sides: [a === null ? null : sides[0][a], b === null ? null : sides[1][b]] };
       item.mark = a === null ? "new" : b === null ? "gone" : changes[b] ? "changed" : "";
       item.sentences = b === null ? [] : changes[b] || [];
-      const items = [item, ...comparedBodies(item.sides, inside[b] || [], places)];
-      if (!item.mark) same.push(...items);
-      else { flush(); root.items.push(...items); }
+      const { labels } = item.sides.findLast(Boolean);
+      const both = open.slice(1).findIndex((each, depth) => !labels[depth] || !isSame(each.label, labels[depth]));
+      open.length = both < 0 ? open.length : 1 + both;
+      for (const label of labels.slice(open.length - 1)) {
+        const inner = group(label.name, [], { label });
+        open.at(-1).items.push(inner);
+        open.push(inner);
+      }
+      open.at(-1).items.push(item, ...comparedBodies(item.sides, inside[b] || [], places));
+    }
+    fold(root);
+    return root;
+  }
+
+  // Folds what is the same: long runs into groups of their own. Returns how many nodes a group has, and if any differs.
+  function fold(parent) {
+    let same = [], count = 0, total = 0, differs = false;
+    const items = [], flush = () => {
+      items.push(...(count < SAME || same.length < 2 ? same : [group(`${count} the same`, same, { counted: true })]));
+      [same, count] = [[], 0];
+    };
+    for (const item of parent.items) {
+      const [nodes, other] = item.isGroup ? fold(item) : [1, Boolean(item.mark)];
+      total += nodes;
+      differs ||= other;
+      if (other) { flush(); items.push(item); } else { same.push(item); count += nodes; }
     }
     flush();
-    return root;
+    Object.assign(parent, { items: !differs && parent.label ? parent.items : items, open: differs });
+    return [total, differs];
   }
 
   // The bodies of a node, or of two that are the same; a body that only one of them has stands alone.
@@ -130,7 +150,10 @@ const Rows = (() => {
   function tree(data) {
     const sides = data.graphs.map((graph) => nodesOf(graph, "", 0));
     if (data.rows) {
-      data.graphs.forEach((graph, side) => byLabel(sides[side].map((node) => ({ sides: [node] })), graph.labels));
+      data.graphs.forEach((graph, side) => {
+        for (const label of graph.labels) label.side = side;
+        byLabel(sides[side].map((node) => ({ sides: [node] })), graph.labels);
+      });
     }
     const root = data.rows ? compared(data, sides) : byLabel(itemsOf(sides[0]), data.graphs[0].labels);
     finish(root, 0);

@@ -17,6 +17,7 @@ const Words = (() => {
     return `${Number(shown.toPrecision(3))} ${unit}`;
   }
 
+  const timeOf = (label) => time(label.time) + (label.uncertain ? " ?" : "");
   const address = (value) => `0x${BigInt(value).toString(16)}`;
   const product = (sizes) => sizes.join(" × ");
   const place = (label) => `${label.name}${label.file ? ` (${label.file}:${label.line})` : ""}`;
@@ -27,14 +28,18 @@ const Words = (() => {
     return node.nbytes == null ? node.kind : `${node.kind} ${size(node.nbytes)}`;
   }
 
+  // Returns the words in the box of an item: a name, which can be shortened, and what stands around it.
   function text(item, side, names) {
     if (item.isGroup) {
       const inside = item.leaves.filter((leaf) => leaf.sides[side]).length;
-      const took = item.label?.time == null ? "" : ` · ${time(item.label.time)}`;
-      return item.open ? `▾ ${item.name}${took}` : `▸ ${item.name}${item.counted ? "" : ` (${inside})`}${took}`;
+      const took = item.label?.time == null ? "" : ` · ${timeOf(item.label)}`;
+      const count = item.open || item.counted ? "" : ` (${inside})`;
+      return { before: item.open ? "▾ " : "▸ ", name: item.name, after: count + took, bold: true };
     }
     const node = item.sides[side];
-    return (SIGNS[item.mark] || "") + title(node, names) + (node.enabled === false ? " (disabled)" : "");
+    if (!node) return { before: "", name: "", after: "" };
+    const after = node.enabled === false ? " (disabled)" : "";
+    return { before: SIGNS[item.mark] || "", name: title(node, names), after };
   }
 
   // Returns pairs of a word and what it is; what the graph does not tell is left out.
@@ -44,6 +49,8 @@ const Words = (() => {
       ["node", node.uid],
       ["kind", node.kind],
       [node.kind === "conditional" ? "condition" : "function", node.name ? (names[node.name] || [0, node.name])[1] : ""],
+      ["called with", node.call || ""],
+      ["defined at", node.file ? `${node.file}:${node.line}` : ""],
       ["grid", is(node.grid, product)],
       ["block", is(node.block, product)],
       ["shared memory", is(node.shared_bytes, size)],
@@ -54,7 +61,7 @@ const Words = (() => {
       ["state", node.enabled === false ? "disabled" : ""],
       ["inside", node.kind === "conditional" && !node.bodies ? "not told by the driver" : ""],
       ["label", node.labels.map(place).join(" › ")],
-      [node.timed ? "time" : "time of label", is(node.time, time)],
+      ["time", is(node.time, time)],
     ].filter(([, shown]) => shown !== "");
   }
 
@@ -65,5 +72,5 @@ const Words = (() => {
     ].join("\n").toLowerCase();
   }
 
-  return { size, time, address, place, title, text, facts, haystack };
+  return { size, time, timeOf, address, place, title, text, facts, haystack };
 })();

@@ -30,6 +30,7 @@ def test_a_replay_ends_with_its_last_marker(backend, stream, block):
     assert [label.stop - label.start for label in description.labels] == [1] * 300
     assert {description.nodes[label.start].nbytes for label in description.labels} <= {4, 1}
     assert len(description.nodes) == 300 + 602 + 3
+    assert [node.name for node in description.nodes].count("marker of progress") == 602 + 3
 
 
 def test_host_memory_is_made_during_a_capture(backend, stream, other, block):

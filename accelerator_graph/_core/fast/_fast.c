@@ -14,7 +14,7 @@
 #define Py_END_CRITICAL_SECTION() }
 #endif
 
-/* As in extension.py. Raise both whenever Python can't work with the extension that was built before. */
+/* As in `extension.py`. Raise both whenever Python can't work with the extension that was built before. */
 #define VERSION 4
 
 typedef int (*launch_function)(void *executable, void *stream);
@@ -45,27 +45,25 @@ let_go(PyObject *op)
     Py_DECREF(type);
 }
 
-#include "fast_lock.h"
-#include "fast_patches.h"
-#include "fast_patches_type.h"
-#include "fast_launch.h"
-#include "fast_launcher.h"
-#include "fast_layout.h"
-#include "fast_follower.h"
-#include "fast_method.h"
-#include "fast_guard.h"
-#include "fast_repeat.h"
-#include "fast_guard_type.h"
-#include "fast_calls.h"
-#include "fast_ask.h"
-#include "fast_relaxed.h"
-#include "fast_watch.h"
+#include "lock.h"
+#include "patches.h"
+#include "launch.h"
+#include "layout.h"
+#include "follower.h"
+#include "method.h"
+#include "guard.h"
+#include "repeat.h"
+#include "guard_type.h"
+#include "calls.h"
+#include "ask.h"
+#include "relaxed.h"
+#include "watch.h"
 #if PY_VERSION_HEX >= 0x030C0000
-#include "fast_watch_monitoring.h"
+#include "watch_monitoring.h"
 #else
-#include "fast_watch_tracing.h"
+#include "watch_tracing.h"
 #endif
-#include "fast_watch_type.h"
+#include "watch_type.h"
 
 static PyTypeObject *
 add_type(PyObject *module, PyType_Spec *spec)
