@@ -201,11 +201,6 @@ def capture(stream, **options):
         stream.fill(OTHER, 1)
 
 
-def diagnosed(graph, stream, file):
-    with ag.diagnose():
-        capture(stream)
-
-
 def graphed(graph, stream, file):
     with stream:
         ag.graphed(lambda array: ag.current_stream().fill(array, 1), warmup=0)(OTHER)
@@ -237,7 +232,6 @@ CALLS = {
     "memory_report": lambda graph, stream, file: ag.memory_report(),
     "progress": lambda graph, stream, file: capture(stream, observe=ag.progress()),
     "ownership": lambda graph, stream, file: capture(stream, observe=ag.ownership()),
-    "diagnose": diagnosed,
     "graphed": graphed,
     "events": timed,
     "fill": lambda graph, stream, file: stream.fill(OTHER, 1),

@@ -95,6 +95,7 @@ def strike(operation: Operation, at: int) -> tuple[str, str]:
             assert capture_mode() == int(MODE), "the capture mode"
             check(operation, bench, error)
             if bench.graph is None or bench.graph.state == "empty":
+                ownership.drain()  # as the next call does
                 assert set(pools._pools) == ids, "a pool was not given back"
             bench.usable()
             assert (accounts.stale_handles, accounts.unknown_calls) == misused, "a stale handle"

@@ -21,7 +21,7 @@ from ...errors import AcceleratorGraphError, CaptureError, DriverError
 from ...interop.base import Inspectable
 from . import wording
 from .places import PURE, callers, is_passive, kind_of, name_of, stack_of
-from .streams import IN_C, NAMES, WAITS, Escapes, Forks, Streams
+from .streams import IN_C, NAMES, WAITS, Escapes, Streams
 from .suspects import (
     Moment,
     Rules,
@@ -58,8 +58,7 @@ class CaptureTrace:
         self.thread = threading.get_ident()
         self.last: dict[int, Moment] = {}
         """By thread: the last moment at which the capture was still in progress."""
-        streams = Streams(capture.backend, capture.native)
-        self.forks = Forks(streams)
+        self.streams = Streams(capture.backend, capture.native)
         self.escapes = Escapes(capture.backend, capture.native)
         self.stopped = False
         self.watch: Watch | None = None
@@ -67,7 +66,7 @@ class CaptureTrace:
         self.backend = capture.backend
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
-        self._rules = Rules(streams, capture.mode)
+        self._rules = Rules(self.streams, capture.mode)
         self.pieces = Pieces(self, capture, self._rules) if all else None
         if self.pieces is not None:
             self.status = self.pieces.status
@@ -101,7 +100,8 @@ class CaptureTrace:
         """
         if fast is None or self.pieces is not None:
             return None
-        status = self.backend.status_function(self.native)
+        calls = self.backend.native_calls(self.native)
+        status = None if calls is None else calls.status_function()
         self.watch = fast.Watch(
             ask=self.goes_on,
             status=status.address if status else 0,
@@ -141,7 +141,7 @@ class CaptureTrace:
         if not self.goes_on():
             self._broke_between(frame)
             return
-        self.forks.after_python(frame)
+        self.streams.after_python(frame)
         caller = frame.f_back
         if caller is not None:
             self.last[threading.get_ident()] = caller.f_code, caller.f_lasti, False
@@ -150,7 +150,7 @@ class CaptureTrace:
         """Ask after a frame has called a function in C."""
         thread = threading.get_ident()
         if self.goes_on():
-            self.forks.after_c(function, first, frame)
+            self.streams.after_c(function, first, frame)
             if self.escapes.asks and thread == self.thread:
                 self.escapes.after_call(function, first)
             self.last[thread] = frame.f_code, offset, False
@@ -226,8 +226,7 @@ class CaptureTrace:
         """Watch no more."""
         if self.stopped:
             return
-        begun = self._before is not None  # else something was raised ahead of it
-        if begun and threading.get_ident() == self.thread and self._found is None and not self.goes_on():
+        if threading.get_ident() == self.thread and self._found is None and not self.goes_on():
             self._broke_between(sys._getframe(1))
         self.stopped = True
         self._ask_no_more()
@@ -256,7 +255,7 @@ class CaptureTrace:
         if self._found is None and cause is not None and error.reason == "illegal_call":
             return wording.refused(error, self._subject, raised_by(cause))
         if self._found is None:
-            forks = self.forks.unjoined() if error.reason == "unjoined" else []
+            forks = self.streams.unjoined() if error.reason == "unjoined" else []
             return wording.unjoined(error, self._subject, forks) if forks else error
         assert self._where is not None
         refused = None if wording.code_of(cause) is None else cause
