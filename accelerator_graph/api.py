@@ -497,7 +497,7 @@ class Graph(BaseGraph):
 
         def write(name: str) -> None:
             described = suffix in _DESCRIBED or profile is not None
-            if described or not captured.recorder.dump(captured.value, name, verbose):
+            if described or not captured.backend.dump(captured.native, name, verbose):
                 from .inspection.files import write_description
 
                 write_description(self.describe(), suffix, name, profile)
@@ -507,13 +507,13 @@ class Graph(BaseGraph):
     def raw_graph(self) -> int:
         """Return the vendor's handle of the graph. It stays owned by this object, until `reset`."""
         captured = self._kept("raw_graph()")
-        return captured.recorder.handle_int(captured.value)
+        return captured.backend.handle_int(captured.native)
 
     def raw_executable(self) -> int:
         """Return the vendor's handle of the executable. Valid until `reset` or `instantiate`."""
         executable = self._runner_for("raw_executable()").executable
         assert executable is not None
-        return executable.recorder.handle_int(executable.value)
+        return executable.backend.handle_int(executable.native)
 
     def raw_cuda_graph(self) -> int:
         """As `raw_graph`, on backends whose graphs are a ``cudaGraph_t`` or ``hipGraph_t``."""

@@ -75,7 +75,7 @@ def _in_c(plan, inputs):
     (recorded,) = graphed._cache.graphs.values()
     runner = recorded.graph._runner
     captured, executable = runner.captured, runner.executable
-    setter = captured.recorder.node_setter(captured.value, executable.value, 0)
+    setter = captured.backend.node_setter(captured.native, executable.native, 0)
     address, arguments = setter.function.address, setter.function.arguments
     launch, stream = scene_of(plan.backend).launch, ag.current_stream().handle
     handle, node, parameters, context = arguments

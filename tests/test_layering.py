@@ -17,14 +17,18 @@ PLUGINS = {path.parent.name: path.parent for path in REPOSITORY.glob(f"plugins/*
 # A rule: the modules of these rooms may import those rooms of ours, and those packages beside the standard
 # library. The first that fits holds. What only type checkers import of ours counts, too.
 # A room is a module or a folder with all that is in it.
-VENDOR = "errors _install _interpreter backends.base backends.memory backends._shared"
+VENDOR = "errors _install _interpreter backends.base backends.mixins backends.memory backends._shared"
 RULES = [
     ("_install", "", ""),
     ("errors _interpreter", "_interpreter", ""),
     ("_plugins", "errors _interpreter _plugins", ""),
-    ("backends.base backends._contract", "errors _interpreter backends._contract", ""),
+    (
+        "backends.base backends.mixins backends._contract",
+        "errors _interpreter backends.base backends.mixins backends._contract",
+        "",
+    ),
     ("backends.memory", "_interpreter", ""),
-    ("backends._shared", "errors _interpreter backends.base backends._shared", ""),
+    ("backends._shared", "errors _interpreter backends.base backends.mixins backends._shared", ""),
     ("backends.cpu backends._cpu", f"{VENDOR} backends._cpu", ""),
     ("backends.cuda backends._cuda", f"{VENDOR} backends._cuda", "cuda"),
     ("backends.hip backends._hip", f"{VENDOR} backends._hip", "hip"),

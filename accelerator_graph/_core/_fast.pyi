@@ -16,7 +16,7 @@ class Lock:
     """
 
     owner: Any
-    """The owner whose launches may take the lock: those of others take their ordinary way. Unset: all may."""
+    """The owner whose launches may take the lock: those of others take their ordinary way."""
 
     def __enter__(self) -> None: ...
     def __exit__(
@@ -43,7 +43,7 @@ class Launch:
         As long as this lives, the executable does.
     failed : callable
         Takes a code that is not 0, and raises.
-    lock : Lock, optional
+    lock : Lock
         Held during the call. If it is not free, or its `owner` is another one, the launcher takes its
         ordinary way.
     latest : int, optional
@@ -68,7 +68,7 @@ class Launch:
         stream: int,
         owner: object,
         failed: Callable[[int], object],
-        lock: Lock | None = None,
+        lock: Lock,
         latest: int = 0,
         current: int = 0,
         context: int = 0,
@@ -332,8 +332,8 @@ class Ask:
         """Return the answer for a handle, or an object that `int` makes one."""
 
 @final
-class Recorded:
-    """Asks CUDA how many nodes a capture has recorded.
+class CaptureInfo:
+    """Asks CUDA for the number of a capture, and how many nodes it has recorded.
 
     Parameters
     ----------
@@ -346,8 +346,8 @@ class Recorded:
     """
 
     def __init__(self, info: int, nodes: int, edges: bool, failed: Callable[[int], object]) -> None: ...
-    def __call__(self, stream: Any, /) -> int | None:
-        """Return the number; None if the stream is not capturing, or the capture is broken."""
+    def __call__(self, stream: Any, /) -> tuple[int, int] | None:
+        """Return the two; None if the stream is not capturing, or the capture is broken."""
 
 @final
 class Relaxing:

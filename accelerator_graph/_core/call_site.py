@@ -8,7 +8,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
 
 Site = tuple[str, int]
 """A file and a line."""

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 from weakref import ref
 
 from .._interpreter import process
 from .._interpreter.outside import text_of
-from ..backends.base import Backend, CaptureStatus
 from ..backends.base import CaptureMode as CaptureMode
+from ..backends.base import CaptureStatus
 from ..errors import (
     AcceleratorGraphError,
     CaptureError,
@@ -30,6 +30,7 @@ from .pools import AnyPool, Lease, check_pool
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
+    from ..backends.base import AnyBackend as Backend
     from ..backends.base import Recorder
     from ..errors import Reason
     from .call_site import Site
@@ -176,7 +177,8 @@ class Capture:
         if self._token is NO_TOKEN:
             return None
         try:
-            return self.recorder.recorded(self._token)
+            info = self.stream._backend.capture_info(self.stream._native)
+            return None if info is None else info.nodes
         except AcceleratorGraphError:  # a capture that is broken says so at its end
             return None
 
@@ -333,15 +335,16 @@ class Capture:
         if self.observations:
             notify(self.observations, "stop")
             notify(self.observations, "end")
+        backend, count = self.stream._backend, self.recorded()
+        if recorder is not backend:
+            cast("FrameworkRecorder", recorder).counted = count
         try:
-            captured = Captured(
-                recorder, self.stream._backend, recorder.capture_end(self._token), self._owner
-            )
+            captured = Captured(recorder, backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
             raise self._error("did not become a graph", error) from error
         self._token = NO_TOKEN
         self._leave()
-        captured.labels, captured.mode = (), self.mode
+        captured.count, captured.labels, captured.mode = count, (), self.mode
         if self.observations:
             notify(self.observations, "succeeded", captured)
         return captured
@@ -359,13 +362,9 @@ class Capture:
                     self._leave()  # else there may be no stack left for it
             finally:
                 self.lease.release()
-                self.let_go()
-
-    def let_go(self) -> None:
-        """Hold nothing that the graph does not need: exceptions and observers may still hold this object."""
-        self.guard = None
-        self.observations.clear()
-        self.retained = []
+                self.guard = None
+                self.observations.clear()  # exceptions and observers may still hold the capture
+                self.retained = []
 
     def _abandon(self) -> None:
         if self._token is not NO_TOKEN:
@@ -462,10 +461,12 @@ def report_collective(observations: list[Any], collective: interop.Collective) -
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ("labels", "mode")
+    __slots__ = ("count", "labels", "mode")
 
     is_lent: ClassVar[bool] = False
     """The graph is another one's, which lives as long as this."""
+    count: int | None
+    """How many nodes were recorded, the library's own among them; None if the backend does not count them."""
     labels: tuple[LabelledRange, ...]
     mode: CaptureMode
 

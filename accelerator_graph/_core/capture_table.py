@@ -1,4 +1,4 @@
-"""Which captures this library has under way, in the process and on the calling thread."""
+"""What is under way: captures, in the process and on the calling thread, and measurements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .._interpreter.process import after_fork
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
     from .capture import Capture
     from .graph import BaseGraph
 
@@ -27,6 +27,14 @@ thread = _Thread()
 """`thread.graphs`: the graphs that this thread is capturing by the keys of their captures, the innermost
 last. The thread holds them, so the collector never takes one midway. `thread.unfinished`: their captures.
 `thread.end` abandons those that are left when the thread ends."""
+
+
+class _Measuring(threading.local):
+    depth = 0
+
+
+measuring = _Measuring()
+"""`measuring.depth`: in how many `measure_memory` blocks this thread is."""
 
 
 def disturbed_by(backend: Backend) -> bool:

@@ -19,7 +19,7 @@ from .stream_stack import current_streams
 from .streams import Borrowed, FrameworkCurrent, Stream, describe, innermost
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
 
 
 @overload
@@ -202,42 +202,45 @@ def where(stream: Stream | None, backend: str | None, *, side: bool = False, pre
     GraphStateError
         The stream was closed.
     """
-    place, known = Where(), None
+    place = Where()
+    place.prepares, place.waits_for = prepare, None
     if stream is not None:
-        home = stream
+        place.stream = place.home = stream
+        place.hold = stream.held()
+        there = () if stream._backend.recording == "explicit" else interop.initialised()
+        place.frameworks = interop.those_taking_part(there, stream._backend.name) if there else ()
+        if prepare:
+            place.waits_for = stream
     else:
-        chosen = backend or registry.chosen()
-        known = _thread.known
-        if known is None or not known.is_current(chosen) or (known.is_default and not side):
-            found, known = current(backend, or_default=side), None
-            if found is None:
-                runtime = registry.resolve(backend)
-                if not side:
-                    fact = "a capture did not begin, since no stream is current on this thread"
-                    raise capture_error(fact, reason="default_stream")
-                stream = found = Stream(backend=runtime.name)
-            elif isinstance(found._owner, FrameworkCurrent) and found.backend in registry.BUILTINS:
-                known = _thread.known = _Known(found, chosen)
-            home = found
-        if known is not None:
-            home = known.stream.held()
-    place.home = home
-    place.hold = home.held() if known is None else known.stream
-    if known is not None:
-        place.frameworks = known.taking_part
-    elif home._backend.recording == "explicit":
-        place.frameworks = ()
-    else:
-        place.frameworks = interop.taking_part(home.backend)
-    if stream is None:
-        stream = side_of(home) if side else home
-        if side and not prepare and not home._is_capturing():
-            stream._follow(home)
-    place.stream, place.prepares, place.waits_for = stream, prepare, None
-    if prepare:
-        free = stream is home or (known is not None and known.is_default) or not home._is_capturing()
-        place.waits_for = home if free else stream
+        _find(place, backend, side)
     return place
+
+
+def _find(place: Where, backend: str | None, side: bool) -> None:
+    """Decide where a capture happens that names no stream."""
+    chosen = backend or registry.chosen()
+    known = _thread.known
+    if known is None or not known.is_current(chosen) or (known.is_default and not side):
+        found, known = current(backend, or_default=side), None
+        if found is None:
+            runtime = registry.resolve(backend)
+            if not side:
+                fact = "a capture did not begin, since no stream is current on this thread"
+                raise capture_error(fact, reason="default_stream")
+            found, side = Stream(backend=runtime.name), False
+        elif isinstance(found._owner, FrameworkCurrent) and found.backend in registry.BUILTINS:
+            known = _thread.known = _Known(found, chosen)
+        place.home, place.hold = found, found.held()
+        place.frameworks = stream_stack.taking_part(found._backend)
+    if known is not None:
+        place.home, place.hold, place.frameworks = known.stream.held(), known.stream, known.taking_part
+    home = place.home
+    place.stream = stream = side_of(home) if side else home
+    free = stream is home or (known is not None and known.is_default) or not home._is_capturing()
+    if place.prepares:
+        place.waits_for = home if free else stream
+    elif side and free:
+        stream._follow(home)
 
 
 # ---- streams beside the current one --------------------------------------------------------------

@@ -235,15 +235,11 @@ class BaseGraph:
         keep = self._keeps != "executable"
         kept = False
         try:
-            self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease, None)
+            self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease)
             runner.beside = capture.stream is not self._home
             runner.retained = tuple(capture.retained)
-            own = 0
-            if capture.observations or self._observers:
-                own = observers.own_nodes(capture.observations)
-                lasting = [each for each in self._observers if isinstance(each, observers.Lasting) and each]
-                runner.observe(*lasting, *observers.handed_on(capture.observations))
-            if runner.counted == own or (runner.counted is None and runner.is_empty(own)):
+            own = self._keep_observations(capture) if capture.observations or self._observers else 0
+            if runner.counted == own:
                 self._found_empty(capture.subject)
             kept = keep
             if self._keeps != "graph":
@@ -254,8 +250,9 @@ class BaseGraph:
             else:
                 self._forget_capture()
             raise
-        self._capture = None
-        capture.let_go()
+        self._capture = capture.guard = None
+        capture.observations.clear()  # exceptions and observers may still hold the capture
+        capture.retained = []
         ownership.drain()
 
     def _exit(
@@ -311,6 +308,14 @@ class BaseGraph:
             observation = observer.begin(capture)
             if observation is not None:
                 capture.observations.append(observation)
+
+    def _keep_observations(self, capture: Capture) -> int:
+        """Keep what stays of the observers; return how many nodes they have recorded."""
+        runner = self._runner
+        assert runner is not None
+        lasting = [each for each in self._observers if isinstance(each, observers.Lasting) and each]
+        runner.observe(*lasting, *observers.handed_on(capture.observations))
+        return observers.own_nodes(capture.observations)
 
     def _found_empty(self, subject: str) -> None:
         """Warn that a capture recorded nothing."""

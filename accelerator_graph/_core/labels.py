@@ -11,13 +11,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from .._interpreter import runs_later
-from ..errors import AcceleratorGraphError, EmptyLabelWarning
+from ..errors import EmptyLabelWarning
 from . import capture_table
 from .call_site import Site, caller, outside, warn_of_nothing, why_empty
 from .capture import notify, part_of
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend, GraphEdge
+    from ..backends.base import AnyBackend as Backend
+    from ..backends.base import GraphEdge
     from .capture import Capture, Captured
 
 _P = ParamSpec("_P")
@@ -265,10 +266,7 @@ class Labels:
 
         None, with a RuntimeWarning, if the backend has counted wrongly during the capture.
         """
-        try:
-            count = captured.recorder.node_count(captured.value)
-        except AcceleratorGraphError:  # without its labels, the graph is still good
-            return
+        count = captured.count
         if count is None:
             return
         found = [(mark, count if mark.stop is None else mark.stop) for mark in self.marks]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence, Set
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from .._interpreter.process import heap_bytes
-from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends.base import DeviceMemory, addresses_in
 from ..errors import AcceleratorGraphError
 from ..interop import registry as interop
 from ..interop.base import PoolContents, PoolSegment
 from . import stream_stack
-from .observers import measuring
+from .capture_table import measuring
 
 if TYPE_CHECKING:
     from .ownership import Owned
@@ -80,7 +78,7 @@ def _difference(larger: int | None, smaller: int | None, untold: str) -> Differe
 def device_memory(made: Owned) -> DeviceMemory | None:
     """Return what the driver tells of the memory of a graph's or an executable's device, if anything."""
     try:
-        return made.recorder.device_memory(made.value)
+        return made.backend.device_memory(made.native)
     except AcceleratorGraphError:
         return None
 
@@ -102,10 +100,9 @@ def touched_segments(segments: Sequence[PoolSegment], captured: Owned) -> Set[in
     if not segments:
         return frozenset()
     try:
-        parameters = captured.recorder.parameters(captured.value)
+        addresses = addresses_in(captured.backend.parameters(captured.native))
     except AcceleratorGraphError:
         return None
-    addresses = None if parameters is None else addresses_in(parameters)
     return None if addresses is None else _around(segments, addresses)
 
 
@@ -137,25 +134,13 @@ class measure_memory:
         print(ag.memory_report())
     """
 
-    __slots__ = ("__weakref__", "_blocks")
-
-    def __init__(self) -> None:
-        self._blocks: list[tuple[object, object]] = []
+    __slots__ = ()
 
     def __enter__(self) -> Self:
-        block = object()
-        self._blocks.append((block, if_skipped(self, partial(self._leave, block))))
-        measuring.blocks.add(block)
-        measuring.depth = len(measuring.blocks)
+        measuring.depth += 1
         return self
 
-    @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave(self._blocks[-1][0])
-
-    def _leave(self, block: object) -> None:
-        measuring.blocks.discard(block)
-        measuring.depth = len(measuring.blocks)
-        self._blocks = [each for each in self._blocks if each[0] is not block]
+        measuring.depth -= 1

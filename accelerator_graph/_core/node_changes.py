@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypedDict
 
 from .._interpreter.outside import boolean, integer
 from .._interpreter.sure_exit import Section
-from ..backends.base import Argument, Change, GraphContents, GraphNode, NodeSetter, Recorder, word
+from ..backends.base import Argument, Capability, Change, GraphContents, GraphNode, NodeSetter, word
 from ..backends.memory import memory_of
 from ..errors import AcceleratorGraphError, GraphStateError, UnsupportedError
 from .replay import Changing, Runner
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
     from .capture import Captured
     from .graph import BaseGraph
 
@@ -55,12 +55,10 @@ class NodeChanges:
 
     Parameters
     ----------
-    recorder : Recorder
-        Has made the executable.
     backend : Backend
-        What may be memory is up to it.
+        Changes the executable, and says what may be memory.
     graph, executable : object
-        The recorder's own.
+        The backend's own.
     """
 
     __slots__ = (
@@ -68,15 +66,13 @@ class NodeChanges:
         "_disabled",
         "_executable",
         "_kept",
-        "_recorder",
         "_set",
         "_setters",
         "graph",
     )
 
-    def __init__(self, recorder: Recorder, backend: Backend, graph: Any, executable: Any) -> None:
+    def __init__(self, backend: Backend, graph: Any, executable: Any) -> None:
         self.graph = graph
-        self._recorder = recorder
         self._backend = backend
         self._executable = executable
         self._setters: dict[int, NodeSetter] = {}
@@ -168,7 +164,7 @@ class NodeChanges:
 
     def _setter(self, number: int) -> NodeSetter | None:
         if number not in self._setters:
-            found = self._recorder.node_setter(self.graph, self._executable, number)
+            found = self._backend.node_setter(self.graph, self._executable, number)
             if found is None:
                 return None
             self._setters[number] = found
@@ -332,8 +328,7 @@ def _changes_of(runner: Runner, captured: Captured, what: str) -> NodeChanges:
             "it does not know; call instantiate() first."
         )
     if executable.changes is None:
-        backend = captured.backend
-        executable.changes = NodeChanges(captured.recorder, backend, captured.value, executable.value)
+        executable.changes = NodeChanges(captured.backend, captured.native, executable.native)
     return executable.changes
 
 
@@ -346,7 +341,7 @@ def set_nodes(graph: BaseGraph, what: str, wanted: Mapping[int, NodeChange]) -> 
     runner = graph._runner_for(what)
     with runner.lock, Changing(runner, what):
         captured = graph._kept(what)
-        if type(captured.backend).node_setter is Recorder.node_setter:
+        if Capability.SET_NODE not in captured.backend.capabilities(runner.home.device):
             raise UnsupportedError(
                 f"Graph.{what}: backend {captured.backend.name!r} can't change nodes of an executable; "
                 "capture the work again, with recapture()."

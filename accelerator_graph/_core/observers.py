@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
 
@@ -109,19 +108,6 @@ def handed_on(observations: Iterable[Any]) -> tuple[Any, ...]:
     return tuple({id(each): each for each in staying if each is not None}.values())
 
 
-def check_of(observations: Iterable[Any]) -> Callable[[], None] | None:
-    """Return what has to be called ahead of every replay; None if nothing has to."""
-    checks: list[Callable[[], None]] = [each.check for each in observations if hasattr(each, "check")]
-    if len(checks) < 2:
-        return checks[0] if checks else None
-
-    def check() -> None:
-        for each in checks:
-            each()
-
-    return check
-
-
 # ---- collectives ---------------------------------------------------------------------------------
 
 
@@ -186,17 +172,3 @@ def _count(value: object, name: str) -> int:
     if number < 0:
         raise ValueError(f"note_collective: {name} must not be negative, but it is {number}.")
     return number
-
-
-# ---- instantiations ------------------------------------------------------------------------------
-
-
-class _Thread(threading.local):
-    depth = 0
-
-    def __init__(self) -> None:
-        self.blocks: set[object] = set()
-
-
-measuring = _Thread()
-"""`measuring.blocks`: the `measure_memory` blocks that this thread is in; `measuring.depth`: their number."""

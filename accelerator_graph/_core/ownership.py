@@ -13,14 +13,16 @@ from collections.abc import Callable
 from functools import lru_cache
 from itertools import starmap
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .._interpreter.process import after_fork, at_exit, from_a_signal_handler
 from ..errors import DriverError
 from .capture_table import disturbed_by, live
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend, Recorder
+    from ..backends.base import AnyBackend as Backend
+    from ..backends.base import Recorder
+    from ..interop.base import FrameworkRecorder
 
 
 class Ref(weakref.ref[Any]):
@@ -140,6 +142,18 @@ class Owned(Finalizer):
     def disturbs_captures(self) -> bool:
         """Return what the recorder says."""
         return self.recorder.destroy_disturbs_captures
+
+    @property
+    def native(self) -> Any:
+        """The backend's own object, for the backend to read and to measure."""
+        return self.value if self.recorder is self.backend else self.value.native
+
+    def lent(self) -> Any | None:
+        """Return the backend's own object if the backend may run and change it; None if its recorder must."""
+        recorder = self.recorder
+        if recorder is self.backend:
+            return self.value
+        return self.value.native if cast("FrameworkRecorder", recorder).lends(self.value) else None
 
 
 def tracked() -> list[Any]:

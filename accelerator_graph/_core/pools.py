@@ -22,7 +22,7 @@ from .ownership import Finalizer
 from .stream_stack import undo
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
     from ..interop.base import Framework
 
 
@@ -76,7 +76,8 @@ class _End(Finalizer):
                 _pools.pop(pool, None)
                 _ending[running] = pool
             try:
-                undo([partial(each.release, pool) for each in frameworks])
+                if frameworks:
+                    undo([partial(each.release, pool) for each in frameworks])
             finally:
                 _ending.pop(running, None)
 

@@ -119,7 +119,7 @@ class Sections:
 
     def __init__(self, stream: Stream, captured: Captured, places: Borders) -> None:
         backend = stream._backend
-        value, events = captured.recorder.instantiate_timed(captured.value, places.before, places.after)
+        value, events = backend.instantiate_timed(captured.native, places.before, places.after)
         self._events = [OwnedEvent(backend, backend, event) for event in events]
         self._executable = Executable(backend, backend, value, stream._owner, *self._events)
         self._stream = stream
@@ -199,7 +199,7 @@ def measure(
     stream = runner.destination().held()
     check_timing(stream, state)
     if traced is not None:
-        check_traced(traced)
+        check_traced(traced, stream)
     found = labelled(stream, runner.captured)
     launch = runner.bind(stream, keeps)
     measured = replay_times(stream, launch, replays, state, found.sections, traced)
@@ -245,7 +245,7 @@ def replay_times(
                 backend.copy(native, copy, array, None)
             backend.synchronize(native)
             copied = kept
-            nodes = () if traced is None else traced.recorder.time_nodes(traced.value, native, replays)
+            nodes = () if traced is None else backend.time_nodes(traced.native, native, replays)
             if sections is None:
                 return Measured(_times(stream, launch, replays), [], nodes)
             return _times_and_spans(stream, launch, replays, sections)._replace(nodes=nodes)
@@ -294,9 +294,15 @@ def check_timing(stream: Stream, state: Sequence[object]) -> None:
         raise GraphStateError(f"Graph.profile(): {captured_by(stream)}.")
 
 
-def check_traced(captured: Captured) -> None:
+def check_traced(captured: Captured, stream: Stream) -> None:
     """Raise `UnsupportedError` if a graph can't be run under a profiler."""
-    why_not = why_not_copied(captured.recorder.nodes(captured.value)[0])
+    backend = stream._backend
+    if Capability.NODE_TIMES not in backend.capabilities(stream.device):
+        raise UnsupportedError(
+            f"backend {backend.name!r} has no profiler that sees nodes; time labels instead.",
+            capability=str(Capability.NODE_TIMES),
+        )
+    why_not = why_not_copied(captured.backend.nodes(captured.native)[0])
     if why_not:
         raise UnsupportedError(f"profile(kernels=True): {why_not}; use the vendor's own profiler.")
 
@@ -308,7 +314,7 @@ def labelled(stream: Stream, captured: Captured | None) -> Labelled:
         return Labelled(why_not="the graph was not kept; use Graph(keep_graph=True)")
     if not captured.labels:
         return Labelled(why_not="nothing in the graph is labelled")
-    contents = captured.recorder.nodes(captured.value)
+    contents = captured.backend.nodes(captured.native)
     nodes, edges = contents
     labels = if_in_order(captured.labels, edges, captured.backend)
     if not labels:

@@ -6,8 +6,9 @@ all of them launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
@@ -15,17 +16,17 @@ from weakref import ref
 from .._interpreter.sure_exit import Section
 from ..backends.base import Capability, SameContext, SameStream, unsupported
 from ..errors import AcceleratorGraphError, CaptureError, GraphStateError, UnsupportedError
-from ..interop.base import FrameworkRecorder
 from . import capture_table
+from .capture_table import measuring
 from .extension import fast, new_lock
-from .observers import check_of, measuring
 from .ownership import Owned, drain
 from .states import RESET_MEANWHILE
 from .stream_stack import is_constant
 from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend, GraphContents, Recorder
+    from ..backends.base import AnyBackend as Backend
+    from ..backends.base import GraphContents, NativeCalls, Recorder
     from ._fast import Launch, Launcher
     from .capture import Captured
     from .memory import Measured
@@ -86,6 +87,12 @@ class Executable(Owned):
         for binding, _ in self.runs:
             if (bound := binding()) is not None:
                 bound.let_go()
+
+    def launch_on(self, stream: Stream, calls: NativeCalls | None) -> Callable[[], Any]:
+        """Return a callable that launches this on a stream, about which the backend has these calls."""
+        native = None if calls is None else self.lent()
+        found = None if native is None or calls is None else calls.bind(native)
+        return found or partial(self.recorder.replay, self.value, stream._native)
 
     def act(self) -> None:
         """Destroy the executable."""
@@ -153,7 +160,7 @@ class Binding:
         What has to live as long as the callable does.
     """
 
-    __slots__ = ("__weakref__", "_asks", "_keeps", "_launcher", "_lock", "_prepared", "_stream")
+    __slots__ = ("__weakref__", "_asks", "_keeps", "_launcher", "_lock", "_prepared", "_stream", "calls")
 
     _prepared: tuple[object, Callable[[], Any] | None]
     """The `Current` for which all is decided, or the key of an executable; and what launches that. Replaced
@@ -164,9 +171,10 @@ class Binding:
         self._stream = stream
         self._keeps = keeps
         self._asks = stream._backend.replay_ignores_captures
+        self.calls = stream._backend.native_calls(stream._native)
         self._launcher: Callable[[], Launcher | None] | None = None
         executable = lock.owner.executable or lock.owner.launchable()
-        self._prepared = executable.key, executable.recorder.bind(executable.value, stream._native)
+        self._prepared = executable.key, executable.launch_on(stream, self.calls)
 
     def launcher(self) -> Callable[[], None]:
         """Return the callable. It holds the binding, and the binding does not hold it."""
@@ -195,7 +203,7 @@ class Binding:
         if check is not None:
             check()
         if call is None or prepared is not executable.key:
-            call = executable.recorder.bind(executable.value, stream._native)
+            call = executable.launch_on(stream, self.calls)
             self._prepared = executable.key, call
         if current.former and stream._is_capturing():  # the run is recorded and does not begin
             call()
@@ -215,12 +223,14 @@ class Binding:
         """Decide nothing more from now on, and have the callable in C launch without Python if it can."""
         launcher, recorder = None if self._launcher is None else self._launcher(), executable.recorder
         if launcher is not None and (launcher.target is None or launcher.target.owner is not current):
-            launcher.target = _launch_in_c(current, executable, self._stream, self._lock)
+            launcher.target = _launch_in_c(current, executable, self._stream, self.calls, self._lock)
         in_c = launcher is not None and launcher.target is not None
         if in_c and recorder.serialises_replays:
             self._prepared = None, None  # Python hardly ever launches: it need not keep the call
-        elif in_c or launcher is None or not isinstance(recorder, FrameworkRecorder):
+        elif in_c or recorder is executable.backend:
             self._prepared = current, call
+        elif executable.lent() is not None:
+            self._prepared = current, executable.launch_on(self._stream, self.calls)
         if self._lock.owner is not current:  # the graph was reset meanwhile
             self.let_go()
 
@@ -269,17 +279,19 @@ def _has_to_ask(stream: Stream) -> bool:
     return Capability.CHILD_GRAPHS not in stream._backend.capabilities(stream._device)
 
 
-def _launch_in_c(current: Current, executable: Executable, stream: Stream, lock: Any) -> Launch | None:
-    """Return what launches an executable on a stream without Python; None if only its recorder can."""
-    recorder, backend = executable.recorder, stream._backend
-    found = recorder.launch_function(executable.value, stream._native)
+def _launch_in_c(
+    current: Current, executable: Executable, stream: Stream, calls: NativeCalls | None, lock: Any
+) -> Launch | None:
+    """Return what launches an executable on a stream without Python; None if that is not possible."""
+    backend, native = stream._backend, None if calls is None else executable.lent()
+    found = None if native is None or calls is None else calls.launch_function(native)
     if found is None or fast is None:
         return None
     guard = found.guard
     latest = guard.address if isinstance(guard, SameStream) else 0
     in_context, context = (guard.address, guard.context) if isinstance(guard, SameContext) else (0, 0)
-    handles = recorder.handle_int(executable.value), backend.handle_int(stream._native)
-    conditions = latest, in_context, context, found.capturing, recorder.serialises_replays
+    handles = backend.handle_int(native), backend.handle_int(stream._native)
+    conditions = latest, in_context, context, found.capturing, executable.recorder.serialises_replays
     launch: Launch = fast.Launch(found.address, *handles, current, found.failed, lock, *conditions)
     return launch
 
@@ -346,8 +358,6 @@ class Runner:
         The stream of replays that name none. A hold of its own, which nobody else can close.
     lease : Lease
         The graph's part in a pool, which the graph releases when it is reset.
-    check : callable, optional
-        Called ahead of every launch.
     """
 
     __slots__ = (
@@ -367,19 +377,12 @@ class Runner:
         "retained",
     )
 
-    def __init__(
-        self,
-        captured: Captured,
-        keep: bool,
-        home: Stream,
-        lease: Lease,
-        check: Callable[[], None] | None,
-    ) -> None:
+    def __init__(self, captured: Captured, keep: bool, home: Stream, lease: Lease) -> None:
         self.captured: Captured | None = captured
         self.launching = new_lock()
         """Held by each launch of the graph, and to change or exchange the executable. Its `owner` is what
         is launched, a `Current`."""
-        self.launching.owner = _NOTHING if check is None else _NOTHING.checked(check)
+        self.launching.owner = _NOTHING
         self.latest: Latest | None = None
         self.measured: Measured | None = None
         self.home = home
@@ -395,7 +398,8 @@ class Runner:
         """What stays with the work of what has observed its capture."""
         self.changing: Changing | None = None
         """The change of the graph that is under way."""
-        self.counted = None if keep else captured.recorder.node_count(captured.value)
+        self.counted = captured.count
+        """How many nodes were captured, the library's own among them; None if that is not known."""
 
     @property
     def executable(self) -> Executable | None:
@@ -418,34 +422,17 @@ class Runner:
         """Why there will never be an executable again."""
         return self._current.why if self._current.until == "never" else ""
 
-    def is_empty(self, own: int) -> bool:
-        """Return True if nothing was captured beside the library's own nodes, as far as that is known.
-
-        Asked before `instantiate`.
-        """
-        captured = self.captured
-        if own or captured is None:
-            return self._count() == own
-        return captured.recorder.is_empty(captured.value)
-
     def num_nodes(self) -> int:
         """Return how many nodes were captured."""
-        count = self._count()
-        if count is None:
+        if self.counted is None:
             raise unsupported(self.home._backend, Capability.NODES)
-        return count
-
-    def _count(self) -> int | None:
-        captured = self.captured
-        if self.counted is None and captured is not None:
-            self.counted = captured.recorder.node_count(captured.value)
         return self.counted
 
     def contents(self, captured: Captured) -> GraphContents:
         """Return what is in the graph, with what was changed in its executable."""
-        contents = captured.recorder.nodes(captured.value)
+        contents = captured.backend.nodes(captured.native)
         changes = None if self.executable is None else self.executable.changes
-        return contents if changes is None or changes.graph is not captured.value else changes.seen(contents)
+        return contents if changes is None or changes.graph is not captured.native else changes.seen(contents)
 
     def instantiate(self) -> None:
         """Make an executable and let everything that is bound launch it: new first, then swap.
@@ -455,7 +442,7 @@ class Runner:
         captured = self.captured
         assert captured is not None
         again = self.launching.owner.executable is not None
-        if again and captured.recorder.single_executable(captured.value):
+        if again and (captured.recorder is not captured.backend or allows_one_executable(captured)):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
         drain()  # the old one, or what an interrupt has left of it
         executable, self.measured = self.make(captured, self.lease)
@@ -585,9 +572,8 @@ class Runner:
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream, and keeps an object alive."""
         binding, self.latest = Binding(self.launching, stream, keeps), None
-        if Capability.UPLOAD in stream._backend.capabilities(stream.device) and not stream._is_capturing():
-            executable = self._current.launchable()
-            executable.recorder.upload(executable.value, stream.native)
+        if binding.calls is not None and not stream._is_capturing():
+            binding.calls.upload(self._current.launchable().native)
         return binding.launcher()
 
     def replay(self, named: object, stream: Stream) -> None:
@@ -612,7 +598,7 @@ class Runner:
     def observe(self, *observations: Any) -> None:
         """Have these observations, whose checks are called ahead of every launch from now on."""
         with self.lock:
-            self.launching.owner = self._current.checked(check_of(observations))
+            self.launching.owner = self._current.checked(_check_of(observations))
             self.observations = observations
 
     def refuse(self, why: str, until: Literal["replay", "instantiate"] = "replay") -> None:
@@ -645,8 +631,32 @@ class Runner:
             raise GraphStateError(f"{self.ended}.")
 
 
+def allows_one_executable(captured: Captured) -> bool:
+    """Return True if a graph of the backend's own can have only one executable at a time."""
+    kinds = captured.backend.single_executable_kinds
+    return bool(kinds) and _has_kind(kinds, captured.backend.nodes(captured.native))
+
+
+def _has_kind(kinds: Set[str], contents: GraphContents) -> bool:
+    nodes, _ = contents
+    return any(node.kind in kinds or any(_has_kind(kinds, body) for body in node.bodies) for node in nodes)
+
+
 def make_room(table: dict[Any, Any]) -> None:
     """Drop the oldest if there are too many."""
     if len(table) >= MOST_STREAMS:
         with suppress(KeyError, RuntimeError, StopIteration):  # another thread drops one
             del table[next(iter(table))]
+
+
+def _check_of(observations: Iterable[Any]) -> Callable[[], None] | None:
+    """Return what has to be called ahead of every replay; None if nothing has to."""
+    checks: list[Callable[[], None]] = [each.check for each in observations if hasattr(each, "check")]
+    if len(checks) < 2:
+        return checks[0] if checks else None
+
+    def check() -> None:
+        for each in checks:
+            each()
+
+    return check

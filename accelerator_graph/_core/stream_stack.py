@@ -18,7 +18,7 @@ from ..errors import BackendError
 from ..interop import registry as interop
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import AnyBackend as Backend
     from ..interop.base import Framework
     from .streams import Stream
 

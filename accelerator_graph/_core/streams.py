@@ -6,17 +6,20 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from .._interpreter.outside import boolean, integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
-from ..backends.base import Backend, Capability, CaptureInfo, CaptureStatus, unsupported
+from ..backends.base import Capability, CaptureInfo, CaptureStatus, unsupported
 from ..errors import AcceleratorGraphError, DriverError, GraphStateError
 from ..interop.base import Framework
 from . import capture_table, ownership, stream_stack
 from .ownership import Owned
 from .stream_stack import find, placed
+
+if TYPE_CHECKING:
+    from ..backends.base import AnyBackend as Backend
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"
@@ -255,7 +258,8 @@ class Stream:
         if self._closed or self._forks != ownership.forks:
             self._check()
         self._backend.launch(self._native, work, *args, **how)
-        self._retain(work, args, how)
+        for capture in [*capture_table.thread.unfinished.values()]:
+            capture.retained.append((work, args, how))
 
     def _retain(self, *objects: Any) -> None:
         for capture in [*capture_table.thread.unfinished.values()]:
@@ -283,7 +287,9 @@ class Stream:
                 "record(timing=True): the stream is being captured, and what is captured does not run; "
                 "record events around replay() instead."
             )
-        native = (backend.record_timed_event if timing else backend.record_event)(self._native)
+        if timing and Capability.TIMING not in backend.capabilities(self._device):
+            raise unsupported(backend, Capability.TIMING)
+        native = backend.record_event(self._native, timed=timing)
         return Event(backend, native, self._device, timed=timing, captured=captured)
 
     def wait(self, other: Event | Stream | Any) -> None:

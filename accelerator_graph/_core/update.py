@@ -6,16 +6,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .._interpreter.sure_exit import if_skipped, sure_exit
-from ..backends.base import Misfit
+from ..backends.base import Capability, Misfit
 from ..errors import DriverError, UnsupportedError
-from ..interop.base import FrameworkRecorder
 from . import states
 from .capture import Captured
 from .graph import BaseGraph
 from .observers import Lasting, handed_on
-from .ownership import Owned, drain
+from .ownership import drain
 from .pools import Lease
-from .replay import Changing, Runner
+from .replay import Changing, Runner, allows_one_executable
 from .streams import FrameworkCurrent, describe
 
 if TYPE_CHECKING:
@@ -80,14 +79,14 @@ def shared_work(graph: BaseGraph, runner: Runner, captured: Captured, what: str)
         Only the framework that recorded it can replay it, as far as is known.
     """
     if not captured.is_lent:
-        native = _native(captured)
+        native = captured.lent()
         if native is None:
             raise UnsupportedError(
                 f"Graph.{what}: this work may draw random numbers, so only the framework that recorded it "
                 "can replay it; replay the graph once before, or capture the work again with recapture()."
             )
         lent = Lent(captured.backend, captured.backend, native, captured)
-        lent.labels, lent.mode = captured.labels, captured.mode
+        lent.labels, lent.mode, lent.count = captured.labels, captured.mode, captured.count
         captured = lent
     work = _work(graph, runner, captured, runner.lease.shared())
     runner.refuse_in_a_change(what)  # a signal handler may have reset it
@@ -101,7 +100,7 @@ def _work(graph: BaseGraph, runner: Runner, captured: Captured, lease: Lease) ->
 
 def check_shareable(captured: Captured, what: str) -> None:
     """Raise `UnsupportedError` if two graphs can't have executables of this one."""
-    if captured.is_lent and captured.recorder.single_executable(captured.value):
+    if captured.is_lent and allows_one_executable(captured):
         raise UnsupportedError(
             f"Graph.{what}: the work allocates or frees memory or has conditional nodes, so only one graph "
             "at a time can have an executable of it; capture it again with recapture()."
@@ -117,7 +116,7 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
     with runner.lock, Changing(runner, what):
         intact, taken = True, None
         try:
-            counted = None if runner.keeps_graph else work.captured.recorder.node_count(work.captured.value)
+            counted = work.captured.count
             misfit, values = _in_place(runner, work.captured)
             if values:
                 intact = False
@@ -171,18 +170,12 @@ def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, list[Any]]:
         return Misfit("the graph was not kept, so its work can't be compared"), []
     if runner.executable.changes is not None and runner.executable.changes.disables:
         return Misfit("set_node() has disabled a node of the executable"), []
-    values = [_native(each) for each in (runner.executable, old, new)]
+    if Capability.UPDATE not in new.backend.capabilities(runner.home.device):
+        return Misfit(f"backend {new.backend.name!r} does not update executables"), []
+    values = [each.lent() for each in (runner.executable, old, new)]
     if None in values:
         return Misfit("the framework that recorded the work may draw random numbers in it"), []
     return None, values
-
-
-def _native(made: Owned) -> Any | None:
-    """Return the backend's own graph or executable; None if only a framework can run it."""
-    recorder = made.recorder
-    if recorder is made.backend or not isinstance(recorder, FrameworkRecorder):
-        return made.value
-    return recorder.lend(made.value)
 
 
 # what `Graph` uses is last: a signal handler may come in the middle of the first import
@@ -256,7 +249,7 @@ def clone(graph: BaseGraph, copy: BaseGraph) -> None:
     captured, runner = graph._kept("clone()"), graph._runner_for("clone()")
     work = shared_work(graph, runner, captured, "clone()")
     check_shareable(work.captured, "clone()")
-    made = Runner(work.captured, True, runner.home.held(), work.lease, None)
+    made = Runner(work.captured, True, runner.home.held(), work.lease)
     made.beside, made.retained = runner.beside, work.retained
     made.observe(*work.observations)
     copy._home, copy._runner = graph._home, made

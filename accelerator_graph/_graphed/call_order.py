@@ -205,7 +205,8 @@ class ReplayStreams:
         if self._framework.current_handle is None:
             return None
         current = self._framework.current_handle, self._asked_device
-        status = self._backend.status_function(stream._native)
+        calls = self._backend.native_calls(stream._native)
+        status = None if calls is None else calls.status_function()
         if status is None:
             return ((*current, handle), (self._status, stream._native, _IDLE)), 0, 0, 0
         number = self._backend.handle_int(stream._native)

@@ -18,7 +18,7 @@ from .._core.current_stream import give_back, take_branches
 from .._core.extension import fast
 from .._core.streams import Stream
 from ..api import Graph
-from ..backends.base import Capability, NodeSetter, Recorder
+from ..backends.base import Capability, NodeSetter
 from ..errors import DriverError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class InputNodes:
         indices: Sequence[int],
     ) -> None:
         self._nodes: list[InputNode] = []  # in the order of recording
-        if type(stream._backend).node_setter is not Recorder.node_setter:
+        if Capability.SET_NODE in stream._backend.capabilities(stream.device):
             for i in indices:
                 self._add(i, leaves[i], statics[i], array_types[i])
         branches = min(_BRANCHES, len(self._nodes) // _COPIES)
@@ -209,8 +209,8 @@ class InputNodes:
         assert runner is not None
         assert runner.captured is not None
         assert runner.executable is not None
-        made = runner.captured.value, runner.executable.value
-        found = [runner.captured.recorder.node_setter(*made, node) for node in range(len(self._nodes))]
+        made = runner.captured.native, runner.executable.native
+        found = [runner.captured.backend.node_setter(*made, node) for node in range(len(self._nodes))]
         settable = [each for each in found if each is not None and each.blocks]
         self._setters = [each.words([_SOURCE]) for each in settable]
         self._enablers = [each.enable for each in settable]

@@ -193,7 +193,11 @@ class PythonState:
                     if self._contents:
                         rest.append((slot.name, value))
                     if self._grads and getattr(value, "is_leaf", False):
-                        yield _grad(slot.name, value)
+                        yield _slot(
+                            f"{slot.name}.grad",
+                            partial(getattr, value, "grad"),
+                            partial(setattr, value, "grad"),
+                        )
                 elif self._followed(value):
                     rest.append((slot.name, value))
             rest += _inside(name, x)
@@ -350,60 +354,44 @@ def _slots_of(name: str, x: Any) -> Iterator[Slot]:
                     yield _attribute(f"{prefix}{key}", cls, key)
 
 
+def _slot(name: str, get: Callable[[], Any], put: Callable[[Any], object], *missing: type[Exception]) -> Slot:
+    """Return a slot that gives `_MISSING` where `get` raises `missing`, and that is left alone with that."""
+
+    def found() -> Any:
+        try:
+            return get()
+        except missing:
+            return _MISSING
+
+    return Slot(name, found if missing else get, lambda value: value is _MISSING or put(value))
+
+
 def _constant(name: str, value: Any) -> Slot:
     return Slot(name, lambda: value, lambda new: None)
 
 
 def _cell(name: str, cell: CellType) -> Slot:
-    def get() -> Any:
-        try:
-            return cell.cell_contents
-        except ValueError:  # the variable has no value yet
-            return _MISSING
-
-    return Slot(name, get, lambda value: setattr(cell, "cell_contents", value))
+    return _slot(name, lambda: cell.cell_contents, partial(setattr, cell, "cell_contents"), ValueError)
 
 
 def _item(name: str, where: dict[Any, Any], key: Any) -> Slot:
-    def put(value: Any) -> None:
-        if value is not _MISSING:
-            where[key] = value
-
-    return Slot(name, lambda: where.get(key, _MISSING), put)
+    return _slot(name, lambda: where.get(key, _MISSING), partial(where.__setitem__, key))
 
 
 def _attribute(name: str, cls: type, key: str) -> Slot:
-    def put(value: Any) -> None:
-        if value is not _MISSING:
-            setattr(cls, key, value)
-
-    return Slot(name, lambda: vars(cls).get(key, _MISSING), put)
+    return _slot(name, lambda: vars(cls).get(key, _MISSING), partial(setattr, cls, key))
 
 
 def _member(name: str, x: Any, member: MemberDescriptorType) -> Slot:
-    def get() -> Any:
-        try:
-            return member.__get__(x)
-        except AttributeError:  # it has no value yet
-            return _MISSING
-
-    def put(value: Any) -> None:
-        if value is not _MISSING:
-            member.__set__(x, value)
-
-    return Slot(name, get, put)
-
-
-def _grad(name: str, x: Any) -> Slot:
-    return Slot(f"{name}.grad", lambda: x.grad, lambda value: setattr(x, "grad", value))
+    return _slot(name, lambda: member.__get__(x), partial(member.__set__, x), AttributeError)
 
 
 def _element(name: str, where: list[Any] | deque[Any], i: int) -> Slot:
     def put(value: Any) -> None:
-        if i < len(where) and value is not _MISSING:
+        if i < len(where):
             where[i] = value
 
-    return Slot(name, lambda: where[i] if i < len(where) else _MISSING, put)
+    return _slot(name, lambda: where[i], put, IndexError)
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import FunctionType
@@ -23,23 +23,23 @@ from ._cpu.timing import with_marks
 from ._cpu.work import PACKAGE, SUSPENDED, Call, caller, check_callable, run_calls
 from .base import (
     Availability,
-    Backend,
-    Capability,
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
     GraphContents,
     Misfit,
+    NativeCalls,
     NodeParameters,
     NodeSetter,
 )
 from .memory import memory_of
+from .mixins import ChangesGraphs, MarksProgress, RecordsReplays, TimesGraphs, UpdatesGraphs
 
 _for_ever: list[object] = []
 """Memory that lives as long as the process."""
 
 
-class CpuBackend(Backend):
+class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, UpdatesGraphs):
     """Streams of Python callables, each with a thread of its own, captured by CUDA's rules.
 
     `launch` takes a callable and its arguments; `fill` and `copy` take host memory. If a callable raises
@@ -86,17 +86,6 @@ class CpuBackend(Backend):
         """Begin without captures. A forked child has none of its parent's."""
         self._captures = Captures()
 
-    def capabilities(self, device: int) -> Set[str]:
-        """Return the capabilities that need neither handles nor device memory."""
-        return {
-            Capability.EVENTS,
-            Capability.ENQUEUE,
-            Capability.NODES,
-            Capability.CHILD_GRAPHS,
-            Capability.TIMING,
-            Capability.GRAPH_EVENTS,
-        }
-
     def device_count(self) -> int:
         """Return 1: all processors are one device."""
         return 1
@@ -134,8 +123,11 @@ class CpuBackend(Backend):
 
     # ---- capability: events --------------------------------------------------------------------
 
-    def record_event(self, stream: Stream) -> Event:
-        """Mark the present end of the stream's work, or of what the stream has recorded."""
+    def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
+        """Mark the present end of the stream's work, or of what the stream has recorded.
+
+        Every event notes the time.
+        """
         return self._captures.mark(stream) or Event(latch=stream.worker.mark())
 
     def wait_event(self, stream: Stream, event: Event) -> None:
@@ -156,10 +148,6 @@ class CpuBackend(Backend):
         return stream.worker.query()
 
     # ---- capability: timing --------------------------------------------------------------------
-
-    def record_timed_event(self, stream: Stream) -> Event:
-        """Mark the present end of the stream's work. Every event notes the time."""
-        return self.record_event(stream)
 
     def query_event(self, event: Event) -> bool:
         """Return True if the work before the event is done. Its failures are left to the stream."""
@@ -223,9 +211,11 @@ class CpuBackend(Backend):
         return CaptureStatus.NONE if capture is None else capture.status
 
     def capture_info(self, stream: Stream) -> CaptureInfo | None:
-        """Return a number for the capture that the stream takes part in; None if it takes part in none."""
+        """Return a number for the capture that the stream takes part in, and how many calls it has."""
         capture = stream.capture
-        return None if capture is None else CaptureInfo(id(capture))
+        if capture is None or capture.status is not CaptureStatus.ACTIVE:
+            return None
+        return CaptureInfo(id(capture), len(capture.nodes))
 
     def relaxed(self, stream: Stream) -> AbstractContextManager[None]:
         """Return a context in which captures of other streams don't forbid this thread to wait."""
@@ -243,10 +233,6 @@ class CpuBackend(Backend):
         """End the capture if it has not ended, and throw away what was recorded."""
         self._captures.close(token)
 
-    def recorded(self, token: Capture) -> int | None:
-        """Return the number of calls that were recorded so far."""
-        return len(token.nodes) if token.status is CaptureStatus.ACTIVE else None
-
     # ---- graphs and executables ----------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
@@ -260,17 +246,9 @@ class CpuBackend(Backend):
         ):
             executable.enqueue(stream.worker)
 
-    def bind(self, executable: Executable, stream: Stream) -> Callable[[], None]:
-        """Return a callable that does what `replay` does, with all attributes looked up before."""
-        enqueue, worker, replay = executable.enqueue, stream.worker, self.replay
-
-        def launch() -> None:
-            if stream.capture is None:
-                enqueue(worker)
-            else:
-                replay(executable, stream)
-
-        return launch
+    def native_calls(self, stream: Stream) -> Calls:
+        """Return replays with all attributes looked up before."""
+        return Calls(self, stream)
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> NodeSetter | None:
         """Return what changes the addresses of a copy, or the address and the value of a fill."""
@@ -289,10 +267,6 @@ class CpuBackend(Backend):
         executable.destroy()
 
     # ---- looking into a graph ------------------------------------------------------------------
-
-    def node_count(self, graph: Graph) -> int:
-        """Return the number of recorded calls."""
-        return len(graph.nodes)
 
     def nodes(self, graph: Graph) -> GraphContents:
         """List the recorded calls in order, and the dependencies between them."""
@@ -316,3 +290,26 @@ class CpuBackend(Backend):
     def parameters(self, graph: Graph) -> Sequence[NodeParameters]:
         """Return those of fills and copies; what callables do is not known."""
         return [parameters(node) for node in graph.nodes]
+
+
+class Calls(NativeCalls):
+    """Replays on one stream."""
+
+    __slots__ = ("_backend", "_stream")
+
+    def __init__(self, backend: CpuBackend, stream: Stream) -> None:
+        self._backend = backend
+        self._stream = stream
+
+    def bind(self, executable: Executable) -> Callable[[], None]:
+        """Return a callable that does what `CpuBackend.replay` does."""
+        stream, replay = self._stream, self._backend.replay
+        enqueue, worker = executable.enqueue, stream.worker
+
+        def launch() -> None:
+            if stream.capture is None:
+                enqueue(worker)
+            else:
+                replay(executable, stream)
+
+        return launch

@@ -16,14 +16,12 @@ from typing import Any, ClassVar
 
 from . import base
 from ._cuda import capture as _capture
-from ._cuda import nodes as _nodes
 from ._cuda.capture import Capture
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
 from ._shared import (
     ACTIVE,
-    CAPABILITIES,
     CAPTURE_MODES,
     CAPTURE_STATUSES,
     LEGACY_STREAMS,
@@ -37,16 +35,18 @@ from ._shared import (
 )
 from .base import (
     Availability,
+    Capability,
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
     LaunchFunction,
-    Lends,
+    NativeCalls,
     StatusFunction,
 )
+from .mixins import ChangesGraphs, Lends, MarksProgress, ProfilesGraphs, TimesGraphs, UpdatesGraphs
 
 
-class CudaBackend(Lends):
+class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGraphs, UpdatesGraphs):
     """NVIDIA GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes a ``CUfunction``, a ``CUkernel``, a handle
@@ -61,6 +61,7 @@ class CudaBackend(Lends):
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
+    single_executable_kinds: ClassVar[frozenset[str]] = frozenset(("mem_alloc", "mem_free", "conditional"))
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -81,8 +82,8 @@ class CudaBackend(Lends):
         )
 
     def capabilities(self, device: int) -> Set[str]:
-        """Return the capabilities, the same on every device."""
-        return CAPABILITIES
+        """Return all capabilities, but for updates by a driver before CUDA 12.3."""
+        return self.inherited if self._driver.edges_address else self.inherited - {Capability.UPDATE}
 
     def device_count(self) -> int:
         """Return how many devices there are."""
@@ -135,11 +136,8 @@ class CudaBackend(Lends):
 
     # ---- capability: events ----------------------------------------------------------------------
 
-    def record_event(self, stream: Any) -> Event:
-        """Mark the present end of the stream's work with an event without timing."""
-        return self._record(stream, timed=False)
-
-    def _record(self, stream: Any, *, timed: bool) -> Event:
+    def record_event(self, stream: Any, *, timed: bool = False) -> Event:
+        """Mark the present end of the stream's work."""
         context = self._driver.context_of(stream)
         with self._driver.current(context):
             return Event(self._driver.new_event(stream, timed=timed), context)
@@ -159,10 +157,6 @@ class CudaBackend(Lends):
             return self._driver.is_done("cuStreamQuery", stream)
 
     # ---- capability: timing ----------------------------------------------------------------------
-
-    def record_timed_event(self, stream: Any) -> Event:
-        """Mark the end of the stream's work with an event that notes the time."""
-        return self._record(stream, timed=True)
 
     def query_event(self, event: Event) -> bool:
         """Return True if the work before the event is done."""
@@ -244,23 +238,26 @@ class CudaBackend(Lends):
         with driver.current_for(stream):
             return CAPTURE_STATUSES[driver.ask_status(stream)]
 
-    def status_function(self, stream: Any) -> StatusFunction | None:
-        """Return ``cuStreamIsCapturing``, for streams that have their own context."""
-        address = 0 if int(stream) in SPECIAL_STREAMS else self._driver.status_address
-        return StatusFunction(address, ACTIVE) if address else None
-
     def capture_info(self, stream: Any) -> CaptureInfo | None:
-        """Return the driver's number of the capture that the stream takes part in."""
+        """Return the driver's number of the capture of the stream, and how many nodes it has recorded."""
+        driver = self._driver
         if int(stream) in LEGACY_STREAMS:
             return None
-        with self._driver.current_for(stream):
-            _, number, *_ = self._driver.call(self._driver.capture_info, stream)
-        return CaptureInfo(int(number)) if int(number) else None
+        if driver.capture_info is not None and driver.ask_current() == int(driver.context_of(stream)):
+            found = driver.capture_info(stream)
+        else:
+            with driver.current_for(stream):
+                found = _capture.info(driver, stream)
+        return None if found is None else CaptureInfo(*found)
+
+    def native_calls(self, stream: Any) -> Calls:
+        """Return calls of the driver itself."""
+        return Calls(self._driver, stream)
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
-        """Return a context in which this thread disturbs no capture on the stream's device."""
+        """Return a context in which this thread disturbs no capture on the device of a stream or a graph."""
         driver = self._driver
-        return driver.relaxed(driver.context_of(stream))
+        return driver.relaxed(stream.context if isinstance(stream, Handle) else driver.context_of(stream))
 
     def capture_begin(self, stream: Any, mode: CaptureMode) -> Capture:
         """Begin a capture on an idle stream."""
@@ -275,10 +272,6 @@ class CudaBackend(Lends):
         """End the capture and throw away what was recorded."""
         _capture.abandon(self._driver, token)
 
-    def recorded(self, token: Capture) -> int | None:
-        """Return the number of nodes so far."""
-        return self.recorded_on(token.handle)
-
     # ---- graphs and executables ------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
@@ -287,28 +280,9 @@ class CudaBackend(Lends):
         call = "cuGraphInstantiate", graph.handle, driver.instantiate_flags
         return Executable(driver.relaxed(graph.context).run(driver.call, *call), graph.context)
 
-    def single_executable(self, graph: Graph) -> bool:
-        """Return True if the graph has nodes with which the driver allows it one executable at a time."""
-        from ._cuda.update import single_executable
-
-        return single_executable(self._driver, int(graph.handle))
-
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
-        self.bind(executable, stream)()
-
-    def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
-        """Return the launch of the executable on the stream as a callable."""
-        return launcher(self._driver, executable, stream)
-
-    def launch_function(self, executable: Executable, stream: Any) -> LaunchFunction | None:
-        """Return ``cuGraphLaunch``; for a special stream, on condition that the right context is current."""
-        return launch_function(self._driver, executable, stream)
-
-    def upload(self, executable: Executable, stream: Any) -> None:
-        """Move the executable to the device, in stream order, without running it."""
-        driver = self._driver
-        driver.relaxed_for(stream).run(driver.call, "cuGraphUpload", executable.handle, stream)
+        launcher(self._driver, executable, stream)()
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a kernel, a copy, a fill or a child graph."""
@@ -319,6 +293,8 @@ class CudaBackend(Lends):
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ or run in clusters."""
+        if not self._driver.edges_address:
+            raise base.unsupported(self, Capability.UPDATE)
         from ._cuda.update import update
 
         return update(self._driver, executable, former, graph)
@@ -332,14 +308,6 @@ class CudaBackend(Lends):
         self._driver.destroy("cuGraphExecDestroy", executable)
 
     # ---- looking into a graph --------------------------------------------------------------------
-
-    def is_empty(self, graph: Graph) -> bool:
-        """Return True if the graph has no root. Counting its nodes would make the driver walk over them."""
-        return _nodes.root_count(self._driver, graph.handle) == 0
-
-    def node_count(self, graph: Graph) -> int:
-        """Return the number of nodes."""
-        return _nodes.node_count(self._driver, graph.handle)
 
     def nodes(self, graph: Graph) -> base.GraphContents:
         """List the nodes, with their parameters, and the dependencies."""
@@ -395,15 +363,6 @@ class CudaBackend(Lends):
 
     # ---- captures that a framework records -------------------------------------------------------
 
-    def recorded_on(self, stream: Any) -> int | None:
-        """Return the number of nodes so far; None if the stream's capture is broken."""
-        driver = self._driver
-        if driver.recorded is not None and driver.ask_current() == int(driver.context_of(stream)):
-            return driver.recorded(stream)
-        with driver.current_for(stream):
-            graph = _capture.graph_of(driver, stream)
-            return None if graph is None else _nodes.node_count(driver, graph)
-
     def borrow_graph(self, handle: int, stream: Any) -> Graph:
         """Return a graph that its owner has recorded on this stream."""
         return Graph(self._driver.api.CUgraph(handle), self._driver.context_of(stream))
@@ -412,6 +371,30 @@ class CudaBackend(Lends):
         """Return an executable that stays its owner's."""
         return Executable(self._driver.api.CUgraphExec(handle), graph.context)
 
-    def relaxed_for(self, graph: Graph) -> AbstractContextManager[None]:
-        """Return a context in which this thread disturbs no capture on the graph's device."""
-        return self._driver.relaxed(graph.context)
+
+class Calls(NativeCalls):
+    """Calls of the driver for one stream."""
+
+    __slots__ = ("_driver", "_stream")
+
+    def __init__(self, driver: Driver, stream: Any) -> None:
+        self._driver = driver
+        self._stream = stream
+
+    def bind(self, executable: Executable) -> Callable[[], None]:
+        """Return the launch of an executable as a callable."""
+        return launcher(self._driver, executable, self._stream)
+
+    def launch_function(self, executable: Executable) -> LaunchFunction | None:
+        """Return ``cuGraphLaunch``; for a special stream, on condition that the right context is current."""
+        return launch_function(self._driver, executable, self._stream)
+
+    def status_function(self) -> StatusFunction | None:
+        """Return ``cuStreamIsCapturing``, for streams that have their own context."""
+        address = 0 if int(self._stream) in SPECIAL_STREAMS else self._driver.status_address
+        return StatusFunction(address, ACTIVE) if address else None
+
+    def upload(self, executable: Executable) -> None:
+        """Move an executable to the device, in stream order, without running it."""
+        driver = self._driver
+        driver.relaxed_for(self._stream).run(driver.call, "cuGraphUpload", executable.handle, self._stream)

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 from . import base
 from ._hip import capture as _capture
 from ._hip import events as _events
-from ._hip import nodes as _nodes
 from ._hip.capture import Capture
 from ._hip.driver import Driver, Graph, Handle, plain
 from ._hip.events import Event
@@ -28,7 +27,6 @@ from ._hip.probe import probe
 from ._hip.runs import Executable, has_runs, settle
 from ._shared import (
     ACTIVE,
-    CAPABILITIES,
     CAPTURE_MODES,
     CAPTURE_STATUSES,
     INVALIDATED,
@@ -43,21 +41,26 @@ from ._shared import (
 )
 from .base import (
     Availability,
+    Capability,
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
     LaunchFunction,
-    Lends,
+    NativeCalls,
     StatusFunction,
 )
+from .mixins import Lends, MarksProgress, TimesGraphs, UpdatesGraphs
 
 _LEGACY = 1
 _FILLS_OF_HOST_MEMORY = 70_200_000
 """The version from which replays do them: 6.4 does them once, when the graph is instantiated."""
 _PORTABLE_AND_COHERENT = 0x4000_0001
+_UPDATES_TESTED = (6_04, 7_02)
+"""The runtimes on which tests have shown that an update changes what runs. Others have answered success and
+launched the former packets (rocm-systems#10021)."""
 
 
-class HipBackend(Lends):
+class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
     """AMD GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
@@ -92,8 +95,13 @@ class HipBackend(Lends):
         )
 
     def capabilities(self, device: int) -> Set[str]:
-        """Return the capabilities, the same on every device."""
-        return CAPABILITIES
+        """Return the capabilities of the runtime's version, the same on every device."""
+        version, lacks = self._driver.version, set[Capability]()
+        if version < _FILLS_OF_HOST_MEMORY:
+            lacks.add(Capability.PROGRESS)
+        if version // 1_00000 not in _UPDATES_TESTED:
+            lacks.add(Capability.UPDATE)
+        return self.inherited - lacks
 
     def device_count(self) -> int:
         """Return how many devices there are."""
@@ -144,11 +152,8 @@ class HipBackend(Lends):
 
     # ---- capability: events ----------------------------------------------------------------------
 
-    def record_event(self, stream: Any) -> Event:
-        """Mark the present end of the stream's work with an event without timing."""
-        return self._record(stream, timed=False)
-
-    def _record(self, stream: Any, *, timed: bool) -> Event:
+    def record_event(self, stream: Any, *, timed: bool = False) -> Event:
+        """Mark the present end of the stream's work."""
         device = self._driver.device_of(stream)
         with self._driver.current(device):
             return _events.record(self._driver, int(stream), device, timed=timed)
@@ -170,10 +175,6 @@ class HipBackend(Lends):
             return self._driver.is_done("hipStreamQuery", int(stream))
 
     # ---- capability: timing ----------------------------------------------------------------------
-
-    def record_timed_event(self, stream: Any) -> Event:
-        """Mark the end of the stream's work with an event that notes the time."""
-        return self._record(stream, timed=True)
 
     def query_event(self, event: Event) -> bool:
         """Return True if the work before the event is done."""
@@ -235,11 +236,11 @@ class HipBackend(Lends):
         with driver.current_for(stream):
             driver.call("hipModuleLaunchKernel", kernel, *shape, int(stream), arguments.pointer, None)
 
-    def host_memory(self, stream: Any, nbytes: int) -> int | None:
-        """Return the address of pinned memory. None for a runtime that does not repeat fills of it."""
+    def host_memory(self, stream: Any, nbytes: int) -> int:
+        """Return the address of pinned memory."""
         driver = self._driver
         if driver.version < _FILLS_OF_HOST_MEMORY:
-            return None
+            raise base.unsupported(self, Capability.PROGRESS)
         with driver.relaxed_for(stream):
             address = int(driver.call("hipHostMalloc", nbytes, _PORTABLE_AND_COHERENT))
         ctypes.memset(address, 0, nbytes)
@@ -261,21 +262,22 @@ class HipBackend(Lends):
                 driver.failed("hipStreamGetDevice", code)
         return CAPTURE_STATUSES[driver.call("hipStreamIsCapturing", handle)]
 
-    def status_function(self, stream: Any) -> StatusFunction | None:
-        """Return ``hipStreamIsCapturing``, for streams that ``hipStreamGetDevice`` can tell to be alive."""
-        if int(stream) in SPECIAL_STREAMS:
-            return None
-        address, alive = map(self._driver.address, ("hipStreamIsCapturing", "hipStreamGetDevice"))
-        return StatusFunction(address, ACTIVE, alive) if address and alive else None
-
     def capture_info(self, stream: Any) -> CaptureInfo | None:
-        """Return the runtime's number of the capture that the stream takes part in."""
-        number = _events.position(self._driver, int(stream)).capture
-        return CaptureInfo(number) if number else None
+        """Return the runtime's number of the capture of the stream, and how many nodes it has recorded."""
+        if int(stream) in LEGACY_STREAMS:
+            return None
+        with self._driver.current_for(stream):
+            found = _capture.info(self._driver, int(stream))
+        return None if found is None else CaptureInfo(*found)
+
+    def native_calls(self, stream: Any) -> Calls:
+        """Return calls of the runtime itself."""
+        return Calls(self._driver, stream)
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
-        """Return a context in which this thread disturbs no capture on the stream's device."""
-        return self._driver.relaxed_for(stream)
+        """Return a context in which this thread disturbs no capture on the device of a stream or a graph."""
+        driver = self._driver
+        return driver.relaxed(stream.device if isinstance(stream, Handle) else driver.device_of(stream))
 
     def capture_begin(self, stream: Any, mode: CaptureMode) -> Capture:
         """Begin a capture on an idle stream."""
@@ -293,10 +295,6 @@ class HipBackend(Lends):
         """End the capture and throw away what was recorded."""
         _capture.abandon(self._driver, token)
 
-    def recorded(self, token: Capture) -> int | None:
-        """Return the number of nodes so far."""
-        return self.recorded_on(token.handle)
-
     # ---- graphs and executables ------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
@@ -312,23 +310,12 @@ class HipBackend(Lends):
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
-        self.bind(executable, stream)()
-
-    def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
-        """Return the launch of the executable on the stream as a callable."""
-        return launcher(self._driver, executable, int(stream))
-
-    def launch_function(self, executable: Executable, stream: Any) -> LaunchFunction | None:
-        """Return ``hipGraphLaunch``, on condition that the latest run was on the same stream."""
-        return launch_function(self._driver, executable, int(stream))
-
-    def upload(self, executable: Executable, stream: Any) -> None:
-        """Prepare the executable for its first run. AMD's runtime 7.2 only checks it."""
-        driver = self._driver
-        driver.relaxed_for(stream).run(driver.call, "hipGraphUpload", executable.handle, int(stream))
+        launcher(self._driver, executable, int(stream))()
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ."""
+        if self._driver.version // 1_00000 not in _UPDATES_TESTED:
+            raise base.unsupported(self, Capability.UPDATE)
         from ._hip.update import update
 
         return update(self._driver, executable, former, graph)
@@ -347,14 +334,6 @@ class HipBackend(Lends):
         self._driver.destroy("hipGraphExecDestroy", executable)
 
     # ---- looking into a graph --------------------------------------------------------------------
-
-    def is_empty(self, graph: Graph) -> bool:
-        """Return True if the graph has no root. Counting the nodes would copy all of them."""
-        return _nodes.root_count(self._driver, graph.handle) == 0
-
-    def node_count(self, graph: Graph) -> int:
-        """Return the number of nodes."""
-        return _nodes.node_count(self._driver, graph.handle)
 
     def nodes(self, graph: Graph) -> base.GraphContents:
         """List the nodes, with their parameters, and the dependencies."""
@@ -418,12 +397,6 @@ class HipBackend(Lends):
 
     # ---- captures that a framework records -------------------------------------------------------
 
-    def recorded_on(self, stream: Any) -> int | None:
-        """Return the number of nodes so far; None if the stream's capture is broken."""
-        with self._driver.current_for(stream):
-            graph = _capture.graph_of(self._driver, int(stream))
-            return _nodes.node_count(self._driver, graph) if graph else None
-
     def borrow_graph(self, handle: int, stream: Any) -> Graph:
         """Return a graph that its owner has recorded on this stream."""
         return Graph(handle, self._driver.device_of(stream))
@@ -432,6 +405,32 @@ class HipBackend(Lends):
         """Return an executable that stays its owner's."""
         return Executable(handle, graph.device)
 
-    def relaxed_for(self, graph: Graph) -> AbstractContextManager[None]:
-        """Return a context in which this thread disturbs no capture on the graph's device."""
-        return self._driver.relaxed(graph.device)
+
+class Calls(NativeCalls):
+    """Calls of the runtime for one stream."""
+
+    __slots__ = ("_driver", "_stream")
+
+    def __init__(self, driver: Driver, stream: Any) -> None:
+        self._driver = driver
+        self._stream = int(stream)
+
+    def bind(self, executable: Executable) -> Callable[[], None]:
+        """Return the launch of an executable as a callable."""
+        return launcher(self._driver, executable, self._stream)
+
+    def launch_function(self, executable: Executable) -> LaunchFunction | None:
+        """Return ``hipGraphLaunch``, on condition that the latest run was on the same stream."""
+        return launch_function(self._driver, executable, self._stream)
+
+    def status_function(self) -> StatusFunction | None:
+        """Return ``hipStreamIsCapturing``, for streams that ``hipStreamGetDevice`` can tell to be alive."""
+        if self._stream in SPECIAL_STREAMS:
+            return None
+        address, alive = map(self._driver.address, ("hipStreamIsCapturing", "hipStreamGetDevice"))
+        return StatusFunction(address, ACTIVE, alive) if address and alive else None
+
+    def upload(self, executable: Executable) -> None:
+        """Prepare an executable for its first run. AMD's runtime 7.2 only checks it."""
+        driver = self._driver
+        driver.relaxed_for(self._stream).run(driver.call, "hipGraphUpload", executable.handle, self._stream)

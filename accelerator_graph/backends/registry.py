@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .._interpreter import imported_on_use, runs_later
 from .._interpreter.outside import environment, keys, variable
-from .._plugins import Catalogue
-from .._plugins.entry_points import is_name
+from .._plugins import Catalogue, is_name
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from . import _contract as contract
 from ._registry.instances import Instances, problem_of
@@ -26,6 +25,7 @@ from .base import BACKEND_API_VERSIONS, Backend
 if TYPE_CHECKING:
     from ._contract import BackendReport as BackendReport
     from ._registry.choice import AutomaticChoice
+    from .base import AnyBackend
 else:
     __getattr__ = imported_on_use(__name__, {contract.__name__: "BackendReport"})
 
@@ -150,7 +150,7 @@ class Registry:
         """Return where a backend is from: ``"built-in"``, ``"registered"``, or distribution and version."""
         return self._catalogue.origin(name)
 
-    def get(self, name: str) -> Backend:
+    def get(self, name: str) -> AnyBackend:
         """Return the one opened instance of a backend, opening it on first use.
 
         The registry owns it. If several threads ask at once, one of them opens it and the others wait.
@@ -183,7 +183,7 @@ class Registry:
             return blocks[-1].name
         return None if environment.keys().isdisjoint(_KEYS) else by_environment()
 
-    def resolve(self, name: str | None = None, *, cpu_fallback: bool = False) -> Backend:
+    def resolve(self, name: str | None = None, *, cpu_fallback: bool = False) -> AnyBackend:
         """Return the opened backend that is meant.
 
         That is the backend named by the argument, else by `use_backend`, else by
@@ -236,7 +236,7 @@ class Registry:
         except (BackendLoadError, BackendContractError):
             return False
 
-    def claim(self, obj: object, reasons: dict[str, str] | None = None) -> tuple[Backend, Any] | None:
+    def claim(self, obj: object, reasons: dict[str, str] | None = None) -> tuple[AnyBackend, Any] | None:
         """Return the backend whose runtime defined a stream object, and the stream that the object means.
 
         Asks the backends whose `stream_modules` include a package that defines the object's classes, first

@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 from .._core.capture import Capture
 from .._core.graph import BaseGraph
 from .._core.observers import Observer
-from ..backends.base import Capability
+from ..backends.base import Capability, GraphNode
 from ..errors import AcceleratorGraphError, UnsupportedError
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend, GraphNode
+    from ..backends.base import AnyBackend as Backend
 
 _BLOCK = 4096
 _CELL = 2
@@ -85,13 +85,11 @@ class Markers:
     __slots__ = ("_address", "_capture", "_places", "own_nodes")
 
     def __init__(self, capture: Capture) -> None:
-        backend, address = capture.backend, None
-        if Capability.ENQUEUE in backend.capabilities(capture.stream.device):
-            address = _new_cell(backend, capture.native)
-        if address is None:
+        backend = capture.backend
+        if Capability.PROGRESS not in backend.capabilities(capture.stream.device):
             raise _refused(backend, "has no memory of the host that a graph can write")
         self._capture: Capture | None = capture
-        self._address = address
+        self._address = _new_cell(backend, capture.native)
         self._places: list[Place] = [Place("not begun")]
         self.own_nodes = 0
         """How many nodes the markers are."""
@@ -141,13 +139,11 @@ class Markers:
         self._places.append(place)
 
 
-def _new_cell(backend: Backend, stream: Any) -> int | None:
+def _new_cell(backend: Backend, stream: Any) -> int:
     cells = _cells.get(backend)
     cell = None if cells is None else next(cells, None)
     if cell is None:
         address = backend.host_memory(stream, _BLOCK)
-        if address is None:
-            return None
         cells = _cells[backend] = iter(range(address, address + _BLOCK, _CELL))
         cell = next(cells)
     return cell
@@ -156,5 +152,5 @@ def _new_cell(backend: Backend, stream: Any) -> int | None:
 def _refused(backend: Backend, fact: str) -> UnsupportedError:
     return UnsupportedError(
         f"progress(): backend {backend.name!r} {fact}; capture without it.",
-        capability=str(Capability.ENQUEUE),
+        capability=str(Capability.PROGRESS),
     )

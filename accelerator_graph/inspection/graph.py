@@ -176,7 +176,7 @@ def _definition(runner: replay.Runner) -> MemoryAmount:
 
 def _host_bytes(made: ownership.Owned) -> int | None:
     try:
-        return made.recorder.host_bytes(made.value)
+        return made.backend.host_bytes(made.native)
     except AcceleratorGraphError:
         return None
 

@@ -27,10 +27,13 @@ from ..backends.base import Backend, Recorder
 
 if TYPE_CHECKING:
     from .records import Collective as Collective
+    from .records import FrameworkReport as FrameworkReport
     from .records import PoolContents as PoolContents
     from .records import PoolSegment as PoolSegment
 else:  # most captures need none of these
-    __getattr__ = imported_on_use(__name__, {f"{__package__}.records": "Collective PoolContents PoolSegment"})
+    __getattr__ = imported_on_use(
+        __name__, {f"{__package__}.records": "Collective FrameworkReport PoolContents PoolSegment"}
+    )
 
 INTEROP_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order, as `BACKEND_API_VERSIONS`."""
@@ -263,8 +266,11 @@ def has_hooks(kind: type[Framework]) -> bool:
 class FrameworkRecorder(Recorder):
     """Base class of recorders that let a framework record.
 
-    The framework owns graphs and executables. The backend makes objects from their handles by `borrow_graph`
-    and `borrow_executable`, and never destroys them.
+    The framework owns graphs and executables. What `capture_end` and `instantiate` return has an attribute
+    `native`: the backend's own object, made by `Lends.borrow_graph` or `Lends.borrow_executable`, which the
+    backend never destroys. The library asks for it at each use, and passes it to the backend to count, list
+    and measure what was recorded. A graph has one executable at a time: the library destroys the first one
+    before it asks for a second.
 
     Parameters
     ----------
@@ -274,20 +280,23 @@ class FrameworkRecorder(Recorder):
         The pool of the capture.
     """
 
-    __slots__ = ("backend", "pool")
+    __slots__ = ("backend", "counted", "pool")
 
     pool: PoolId
     """The id that the framework knows the pool by. Read after `capture_begin`."""
+    counted: int | None
+    """How many nodes were recorded, if that is known. The library sets it ahead of `capture_end`."""
 
     def __init__(self, backend: Backend, pool: PoolId) -> None:
         self.name: str = backend.name
         self.backend: Backend = backend
         self.pool = pool
 
-    def lend(self, made: Any) -> Any | None:
-        """Return the backend's object for a graph or an executable if the backend alone can run its work.
+    def lends(self, made: Any) -> bool:
+        """Return True if the backend alone can run the work of a graph or an executable.
 
-        None if replays have to go through the framework, or that is not known yet. Asked by `Graph.update`:
-        the backend may then instantiate the graph as well, and change the executable in place.
+        The library then launches the native executable itself, changes it in place, and may instantiate the
+        graph as well. False if replays have to go through the framework, or that is not known yet: asked
+        again at the next launch.
         """
-        return None
+        return False

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from .._interpreter import imported_on_use
 from .._interpreter.outside import message_of, raises_again, text_of
 from .._interpreter.process import after_fork
-from .._plugins import Catalogue
-from .._plugins.entry_points import IMPORT_NAMES
+from .._plugins import IMPORT_NAMES, Catalogue
 from ..errors import BackendError, BackendLoadError
+from . import base
 from .base import INTEROP_API_VERSIONS, Framework, Inspectable, PoolId, has_hooks
 
 if TYPE_CHECKING:
-    from .records import FrameworkReport, PoolContents
+    from .records import FrameworkReport as FrameworkReport
 else:
-    __getattr__ = imported_on_use(__name__, {f"{__package__}.records": "FrameworkReport PoolContents"})
+    __getattr__ = imported_on_use(__name__, {f"{__package__}.records": "FrameworkReport"})
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ def refresh() -> None:
     _initialised.clear()
 
 
-def report() -> list[FrameworkReport]:
+def report() -> list[base.FrameworkReport]:
     """Return a row of facts about every framework. Imports no framework and never raises.
 
     Entry points that are ignored because of their names come last.
@@ -92,7 +92,7 @@ def report() -> list[FrameworkReport]:
     return rows
 
 
-def _row(name: str) -> FrameworkReport:
+def _row(name: str) -> base.FrameworkReport:
     from .records import FrameworkReport
 
     origin = _catalogue.origin(name)
@@ -179,8 +179,12 @@ def inspectable(backend: str) -> list[Inspectable]:
 
 def taking_part(backend: str) -> Sequence[Framework]:
     """Return those of the same frameworks that have something to do in a capture."""
-    found = initialised()
-    return [each for each, name in found if name == backend and has_hooks(type(each))] if found else ()
+    return those_taking_part(initialised(), backend)
+
+
+def those_taking_part(found: Iterable[tuple[Framework, str]], backend: str) -> Sequence[Framework]:
+    """Return the same of these frameworks, with the backends that they have initialised."""
+    return [each for each, name in found if name == backend and has_hooks(type(each))]
 
 
 def active_by_name(backend: str) -> dict[str, Framework]:
@@ -215,7 +219,7 @@ def as_stream(framework: Framework, obj: object) -> int | None:
     return _ask(framework, "as_stream", index, obj)
 
 
-def pool_contents(frameworks: Iterable[Framework], pool: PoolId, device: int) -> PoolContents | None:
+def pool_contents(frameworks: Iterable[Framework], pool: PoolId, device: int) -> base.PoolContents | None:
     """Return what these frameworks together have in a pool; None if one of them does not tell."""
     from .records import PoolContents
 
@@ -295,7 +299,7 @@ def _handle_and_device(answer: tuple[int, int]) -> tuple[int, int]:
     return index(handle), index(device)
 
 
-def _contents(answer: PoolContents) -> PoolContents:
+def _contents(answer: base.PoolContents) -> base.PoolContents:
     from .records import PoolContents
 
     if not isinstance(answer, PoolContents):

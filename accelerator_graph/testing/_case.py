@@ -11,13 +11,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import SkipTest
 from unittest.mock import patch
 from weakref import WeakSet
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Backend, Capability, CaptureStatus, Lends
+from accelerator_graph.backends.base import (
+    Backend,
+    Capability,
+    CaptureStatus,
+    LaunchFunction,
+    NativeCalls,
+    StatusFunction,
+)
+from accelerator_graph.backends.mixins import MIXINS
 from accelerator_graph.errors import AcceleratorGraphError
 from accelerator_graph.interop import registry as interop
 
@@ -37,6 +45,9 @@ from ._tools import (
 )
 from ._work import A, B, Work, applied
 
+if TYPE_CHECKING:
+    from accelerator_graph.backends.base import AnyBackend
+
 __all__ = ["Case", "Number", "applied", "expect", "folder", "is_same", "lacks", "needs", "only_if", "raises"]
 
 
@@ -49,8 +60,33 @@ PERMITTED: dict[str, tuple[type[Exception], ...]] = {
 }
 """What a method may raise beside the errors of the library."""
 
-MEMBERS = [name for name in dir(Lends) if not name.startswith("_") and name != "probe"]
-METHODS = [name for name in MEMBERS if inspect.isfunction(inspect.getattr_static(Lends, name))]
+CONTRACT: dict[str, Any] = {
+    name: member for kind in (Backend, *MIXINS) for name, member in inspect.getmembers_static(kind)
+}
+"""The members of all classes of the contract."""
+METHODS = [name for name, each in CONTRACT.items() if inspect.isfunction(each) and not name.startswith("_")]
+
+
+class _WatchedCalls(NativeCalls):
+    """Native calls that go through a watch."""
+
+    def __init__(self, calls: NativeCalls, watch: Callable[..., Any]) -> None:
+        self._calls, self._watch = calls, watch
+
+    def bind(self, executable: Any) -> Callable[[], None] | None:
+        found = self._watch(self._calls.bind, executable)
+        return None if found is None else partial(self._watch, found)
+
+    def launch_function(self, executable: Any) -> LaunchFunction | None:
+        found: LaunchFunction | None = self._watch(self._calls.launch_function, executable)
+        return found
+
+    def status_function(self) -> StatusFunction | None:
+        found: StatusFunction | None = self._watch(self._calls.status_function)
+        return found
+
+    def upload(self, executable: Any) -> None:
+        self._watch(self._calls.upload, executable)
 
 
 class Watch:
@@ -107,7 +143,7 @@ class Watch:
         @wraps(method)
         def watched(backend: Backend, *args: Any, **how: Any) -> Any:
             found = call(method.__get__(backend, type(backend)), *args, **how)
-            return partial(call, found) if name == "bind" else found
+            return _WatchedCalls(found, call) if isinstance(found, NativeCalls) else found
 
         return watched
 
@@ -120,9 +156,12 @@ class Case(ABC):
     """The base of all rules. Each test has an instance, and a thread, of its own."""
 
     time_limit: ClassVar[float] = 120.0
-    """Seconds that a test may take, and any wait in it. A hard failure, with the place where it hangs."""
+    """Seconds after which a call that does nothing hangs. A hard failure, with the place where that is."""
 
-    backend: Backend
+    patience: ClassVar[float] = 30.0
+    """Seconds that a rule waits for what the runtime has to do at some time."""
+
+    backend: AnyBackend
     used: Work
 
     @abstractmethod
@@ -273,6 +312,17 @@ class Case(ABC):
 
     # ---- through the backend itself --------------------------------------------------------------
 
+    def bound(self, executable: Any, native: Any) -> Callable[[], object]:
+        """Return what launches an executable on a stream of the backend: what it binds, if it does."""
+        calls = self.backend.native_calls(native)
+        found = None if calls is None else calls.bind(executable)
+        return found or partial(self.backend.replay, executable, native)
+
+    def recorded_so_far(self, stream: ag.Stream) -> int | None:
+        """Return how many nodes the capture of a stream has; None if there is none or that is not known."""
+        info = self.backend.capture_info(stream._native)
+        return None if info is None else info.nodes
+
     def begin(self, stream: ag.Stream) -> Any:
         """Begin a capture that the library does not know of; return its token."""
         return self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
@@ -368,7 +418,7 @@ class Case(ABC):
 
     def eventually(self, cell: Any, value: int) -> None:
         """Wait until a cell holds a value, where there is no stream left to wait for."""
-        end = time.monotonic() + self.time_limit / 4
+        end = time.monotonic() + self.patience
         while (found := self.used.read(cell)) != value:
             if time.monotonic() > end:
                 raise AssertionError(f"the cell holds {found} instead of {value}")
@@ -404,4 +454,6 @@ class Case(ABC):
 
     def wait(self, event: threading.Event) -> None:
         """Wait for an event."""
-        assert event.wait(self.time_limit / 4), "what was waited for did not happen in time"
+        end = time.monotonic() + self.patience
+        while not event.wait(0.1):  # by which the kit sees that this thread does not hang
+            assert time.monotonic() < end, "what was waited for did not happen in time"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import faulthandler
 import platform
+import sys
+import threading
 import time
 import tomllib
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +20,7 @@ from accelerator_graph.backends.base import Backend
 from accelerator_graph.errors import EmptyGraphWarning, UnknownBackendError
 
 from .._interpreter.terminal import check_file
-from .._plugins.entry_points import import_target, is_target
+from .._plugins import import_target, is_target
 from ._conformance import BackendConformance, CheckResult, check_rules
 from ._failure import failure_text
 from ._report import Row, look_first, markdown, verdict
@@ -59,9 +63,10 @@ def run(
     rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmptyGraphWarning)  # a rule fails if a capture misses its work
-        for row in map(in_words, check_rules(used, known, time_limit=limit)):
-            rows.append(row)
-            print(progress(row), flush=True)
+        with ending_if_python_stops(max(limit, GIL_SECONDS)):
+            for row in map(in_words, check_rules(used, known, time_limit=limit)):
+                rows.append(row)
+                print(progress(row), flush=True)
     print(f"\n{verdict(rows).replace('**', '')}")
     for line in look_first(rows):
         print(line)
@@ -71,6 +76,37 @@ def run(
         Path(output).write_text(text, encoding="utf-8", errors="backslashreplace")
         print(f"The report is in {output}.")
     return not any(row.outcome == "failed" for row in rows)
+
+
+GIL_SECONDS = 60.0
+"""How long no thread of Python may run, at least."""
+
+
+@contextmanager
+def ending_if_python_stops(seconds: float) -> Iterator[None]:
+    """End the process, and print where each thread is, if a call hangs that keeps the GIL.
+
+    Nothing written in Python could notice that.
+    """
+    done = threading.Event()
+
+    def arm() -> None:
+        if sys.__stderr__ is not None:
+            faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+
+    def put_off() -> None:
+        while not done.wait(seconds / 4):
+            arm()
+
+    arm()
+    thread = threading.Thread(target=put_off, name="conformance time limit", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        faulthandler.cancel_dump_traceback_later()
 
 
 def found(name: str, work: str | None) -> Backend:

@@ -47,6 +47,18 @@ def chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
         found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
 
 
+def place(stack: Iterable[tuple[FrameType, int]]) -> str:
+    """Return the innermost call of a stack, outermost first, that is neither the kit's nor Python's own."""
+    found = ""
+    for frame, line in stack:
+        module = str(frame.f_globals.get("__name__", ""))
+        if not found or not (
+            f"{module}.".startswith(f"{KIT}.") or module.partition(".")[0] in sys.stdlib_module_names
+        ):
+            found = f"{frame.f_code.co_qualname} ({module}, line {line})"
+    return found
+
+
 def calls(stack: Iterable[tuple[FrameType, int]]) -> list[str]:
     """Return two lines for each call of a stack, outermost first: where it is, and its source.
 

@@ -15,13 +15,16 @@ from ._conformance import BackendConformance
 
 PROMISES = {
     Capability.EVENTS: "Streams can be forked and joined with events.",
+    Capability.TIMING: "The host can wait for events, and read the time between two of them.",
     Capability.ENQUEUE: "Fills, copies and launches can be enqueued through the library.",
+    Capability.PROGRESS: "A graph can write memory of the host, which shows how far a replay is.",
     Capability.HANDLES: "Streams, graphs and executables have handles that other libraries understand.",
     Capability.NODES: "The nodes of a graph and their dependencies can be listed.",
     Capability.CHILD_GRAPHS: "A replay onto a capturing stream is recorded into that capture.",
-    Capability.UPLOAD: "An executable can be moved to the device ahead of its first replay.",
-    Capability.TIMING: "The host can wait for events, and read the time between two of them.",
+    Capability.SET_NODE: "Single nodes of an executable can be changed.",
+    Capability.UPDATE: "An executable can get the work of another graph in place.",
     Capability.GRAPH_EVENTS: "Executables can record timed events, so that parts of a graph can be timed.",
+    Capability.NODE_TIMES: "The vendor's profiler can time single nodes.",
 }
 """The promise to users behind each capability."""
 
@@ -68,8 +71,8 @@ def markdown(backend: Backend, facts: Mapping[str, str], rows: Sequence[Row], *,
         *expected(rows),
         *left_out(rows),
         "## All rules",
-        f"Each rule has {time_limit:g} seconds; one that takes longer, for example because a call hangs, "
-        "has failed. The kit measures no speed.",
+        f"A rule in which nothing happens for {time_limit:g} seconds, since a call hangs, has failed. "
+        "The kit measures no speed.",
     ]
     for topic in rules.ALL:
         found = [row for row in rows if row.name in vars(topic)]
@@ -103,7 +106,7 @@ def look_first(rows: Sequence[Row]) -> Iterator[str]:
     failed = [row for row in rows if row.outcome == "failed"]
     if len(failed) < 2:
         return
-    yield f"Look at {failed[0].name} first: one fault breaks many rules, and the basic rules come first."
+    yield f"Look at {failed[0].name} first: one fault breaks many rules, and those of one method come first."
     errors = Counter(re.sub(r"0x[0-9a-f]+", "0x...", row.detail.partition("\n")[0]) for row in failed)
     for error, count in errors.most_common(3):
         if count > 1:

@@ -6,6 +6,7 @@ import re
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
@@ -17,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Backend, Capability
 
-from ._failure import calls
+from ._failure import calls, place
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -68,6 +69,10 @@ def unmet(rule: object, backend: Backend) -> str:
     return f"backend {backend.name!r} {fact}" if fact and not condition(backend) else ""
 
 
+LOOKS = 20
+"""How often a thread is looked at within its time limit. On a busy machine, the looks come later, too."""
+
+
 class Thread(Generic[T]):
     """A function that runs in a thread."""
 
@@ -84,13 +89,26 @@ class Thread(Generic[T]):
             self._error = error
 
     def result(self, limit: float) -> T:
-        """Return what the function returns, or raise what it raises; fail if it takes too long."""
-        self._thread.join(limit)
+        """Return what the function returns, or raise what it raises; fail if it hangs.
+
+        It hangs if it has used no processor for `limit` seconds. A machine that is busy makes no failure,
+        unless the thread is not done in five times as long, and half a minute at least.
+        """
+        idle, before, end = 0, None, time.monotonic() + max(5 * limit, 30.0)
+        while time.monotonic() < end:
+            self._thread.join(limit / LOOKS)
+            if not self._thread.is_alive():
+                break
+            used = self._used()
+            idle, before = (idle + 1 if used == before else 0), used
+            if idle >= LOOKS - 1:
+                break
         if self._thread.is_alive():
             frame = sys._current_frames().get(self._thread.ident or 0)
-            where = "\n".join(calls(reversed(list(walk_stack(frame))))) if frame else ""
+            stack = list(reversed(list(walk_stack(frame)))) if frame else []
+            lines = "\n".join(calls(stack))
             raise AssertionError(
-                f"thread {self._thread.name!r} was still running after {limit:g} s:\n{where}"
+                f"thread {self._thread.name!r} hangs in {place(stack)}, after {limit:g} s:\n{lines}"
             )
         error, self._error = self._error, None
         try:
@@ -101,6 +119,14 @@ class Thread(Generic[T]):
         finally:
             error = None
         return self._value.pop()
+
+    def _used(self) -> object:
+        """Return how much of the processor it has used; where that is not told, where it is."""
+        try:
+            return Path(f"/proc/self/task/{self._thread.native_id}/schedstat").read_text().split()[0]
+        except OSError:
+            frame = sys._current_frames().get(self._thread.ident or 0)
+            return frame and (id(frame), frame.f_lasti)
 
 
 def in_thread(function: Callable[[], T], limit: float, name: str) -> T:

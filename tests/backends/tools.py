@@ -133,8 +133,8 @@ def recorded(backend, stream, block, value=7, mode="thread_local"):
 def replayed(backend, graph, stream):
     """Replay a graph twice, the two ways, wait, and release it."""
     executable = backend.instantiate(graph)
-    backend.upload(executable, stream)
-    backend.bind(executable, stream)()
+    backend.native_calls(stream).upload(executable)
+    backend.native_calls(stream).bind(executable)()
     backend.replay(executable, stream)
     backend.synchronize(stream)
     backend.destroy_executable(executable)
@@ -174,9 +174,7 @@ def everything(backend, stream, block, path):
         graph = backend.capture_end(token)
         assert backend.capture_status(side) is CaptureStatus.NONE
         assert backend.capture_info(stream) is None
-        assert backend.node_count(graph) == len(backend.nodes(graph)[0]) == 2
-        assert not backend.is_empty(graph)
-        assert not backend.single_executable(graph)
+        assert len(backend.nodes(graph)[0]) == 2
         backend.dump(graph, str(path), True)
         replayed(backend, graph, stream)
         backend.capture_abandon(backend.capture_begin(stream, mode))
@@ -200,7 +198,7 @@ def check_forked(backend, graph):
     """Find a copy, two fills after it and a fill that joins them."""
     nodes, edges = backend.nodes(graph)
     assert [node.id for node in nodes] == [0, 1, 2, 3]
-    assert backend.node_count(graph) == 4
+    assert len(backend.nodes(graph)[0]) == 4
     assert {node.name for node in nodes} == {""}
     (first,) = {node.id for node in nodes} - {edge.target for edge in edges}
     (last,) = {node.id for node in nodes} - {edge.source for edge in edges}

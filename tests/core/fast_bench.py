@@ -222,7 +222,16 @@ class Ordinary:
         return self.then()
 
 
+def lock_of(fast, owner):
+    lock = fast.Lock()
+    lock.owner = owner
+    return lock
+
+
 def launch_of(fast, owner, *, stream=7, lock=None, latest=0, shared=False):
+    lock = lock_of(fast, owner) if lock is None else lock
+    if not hasattr(lock, "owner"):
+        lock.owner = owner
     what = owner.vendor.address, owner.executable, stream, owner, failed
     return fast.Launch(*what, lock, latest, shared=shared)
 

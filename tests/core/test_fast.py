@@ -18,6 +18,7 @@ from core.fast_bench import (
     failed,
     launch_of,
     launcher_of,
+    lock_of,
     never,
 )
 
@@ -42,7 +43,9 @@ def test_raises_what_the_code_stands_for(fast, vendor, code):
 def test_an_error_is_never_lost(fast, vendor):
     owner = Owner(vendor, 5)
     replay = fast.Launcher({}, never)
-    replay.target = fast.Launch(vendor.address, owner.executable, 0, owner, lambda code: None)
+    replay.target = fast.Launch(
+        vendor.address, owner.executable, 0, owner, lambda code: None, lock_of(fast, owner)
+    )
     with pytest.raises(SystemError, match=r"answered 5, and .* did not raise"):
         replay()
 
@@ -357,7 +360,9 @@ def test_another_context_means_the_ordinary_way(fast, vendor):
     current = ctypes.cast(vendor.current, ctypes.c_void_p).value
     replay = fast.Launcher({}, ordinary)
     replay.target = fast.Launch(
-        vendor.address, owner.executable, 0, owner, failed, current=current, context=(1 << 64) - 16
+        *(vendor.address, owner.executable, 0, owner, failed, lock_of(fast, owner)),
+        current=current,
+        context=(1 << 64) - 16,
     )
     for code, context, there in ((0, (1 << 64) - 16, 1), (0, 16, 0), (0, 0, 0), (4, (1 << 64) - 16, 0)):
         vendor.go_to(code, ctypes.c_void_p(context))
@@ -367,7 +372,8 @@ def test_another_context_means_the_ordinary_way(fast, vendor):
 
 
 def test_a_stream_that_captures_means_the_ordinary_way(fast, vendor):
-    owner, lock, ordinary = Owner(vendor), fast.Lock(), Ordinary()
+    owner, ordinary = Owner(vendor), Ordinary()
+    lock = lock_of(fast, owner)
     capturing = ctypes.cast(vendor.capturing, ctypes.c_void_p).value
     replay = fast.Launcher({}, ordinary)
     replay.target = fast.Launch(vendor.address, owner.executable, 7, owner, failed, lock, capturing=capturing)
@@ -378,7 +384,7 @@ def test_a_stream_that_captures_means_the_ordinary_way(fast, vendor):
         assert (vendor.calls(owner.executable), ordinary.calls) == (before[0] + free, before[1] + 1 - free)
         assert vendor.asked() == 7
         Background(lock.__enter__).over()  # it was let go
-        lock = fast.Lock()
+        lock = lock_of(fast, owner)
         replay.target = fast.Launch(
             vendor.address, owner.executable, 7, owner, failed, lock, capturing=capturing
         )

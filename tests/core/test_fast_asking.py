@@ -231,21 +231,21 @@ def test_other_threads_run_during_a_call_that_waits(fast, driver):
 @pytest.mark.parametrize("edges", [False, True])
 def test_the_nodes_of_a_capture_are_counted(fast, driver, edges):
     info = driver.address["info_with_edges" if edges else "info"]
-    recorded = fast.Recorded(info, driver.address["nodes"], edges, failed)
-    assert [recorded(status) for status in (0, 1, 2)] == [None, 65, None]
+    told = fast.CaptureInfo(info, driver.address["nodes"], edges, failed)
+    assert [told(status) for status in (0, 1, 2)] == [None, (3, 65), None]
     with pytest.raises(Failed) as error:
-        recorded(101)
+        told(101)
     assert error.value.args == (101,)
     with pytest.raises(TypeError):
-        recorded()
+        told()
 
 
 def test_addresses_must_not_be_0(fast, driver):
     place = driver.address["current"]
     for make in (
         lambda: fast.Ask(0, failed),
-        lambda: fast.Recorded(0, place, False, failed),
-        lambda: fast.Recorded(place, 0, True, failed),
+        lambda: fast.CaptureInfo(0, place, False, failed),
+        lambda: fast.CaptureInfo(place, 0, True, failed),
         lambda: fast.Relaxing(place, 0, place, 2, failed),
     ):
         with pytest.raises(ValueError, match="not 0"):

@@ -27,6 +27,7 @@ from core.fast_bench import (
     failed,
     launch_of,
     launcher_of,
+    lock_of,
     never,
 )
 from processes import execute
@@ -219,16 +220,14 @@ def test_what_is_in_a_slot_is_exchanged_under_load(fast, vendor):
 
 def test_wrong_arguments_are_refused(fast, vendor):
     owner = Owner(vendor)
-    good = (vendor.address, owner.executable, 0, owner, failed)
+    good = (vendor.address, owner.executable, 0, owner, failed, fast.Lock())
     for arguments, kind in (
         ((0, *good[1:]), ValueError),
         (("launch", *good[1:]), TypeError),
         ((vendor.address, 1 << 64, *good[2:]), OverflowError),
-        (good[:4], TypeError),
-        ((*good, threading.Lock()), TypeError),
-        ((*good, None, 8), ValueError),
-        ((*good, None, 0, 0, 0, 0, True), ValueError),
-        ((*good, fast.Lock(), 8, 0, 0, 0, True), ValueError),
+        (good[:5], TypeError),
+        ((*good[:5], threading.Lock()), TypeError),
+        ((*good, 8, 0, 0, 0, True), ValueError),
     ):
         with pytest.raises(kind):
             fast.Launch(*arguments)
@@ -255,7 +254,9 @@ def test_references_are_balanced(fast, vendor):
     plain = launcher_of(fast, owner, ordinary, captures)
     alone = launcher_of(fast, owner, ordinary, captures, lock=lock, latest=latest)
     broken, silent = launcher_of(fast, bad, ordinary, captures), fast.Launcher(captures, ordinary)
-    silent.target = fast.Launch(vendor.address, bad.executable, 0, bad, lambda code: nothing)
+    silent.target = fast.Launch(
+        vendor.address, bad.executable, 0, bad, lambda code: nothing, lock_of(fast, bad)
+    )
     handle, turns = 1 << 60, itertools.cycle((1 << 60, 5))
     launchers, current = {handle: plain, 5: alone}, (lambda argument: next(turns))
     follow = fast.Follower(launchers, ordinary, current, argument := object())
@@ -313,7 +314,7 @@ def test_cycles_are_collected(fast, vendor):
     method = fast.Method(having(fast, never).held, never)
     method.itself, method.kept = method, kept
     owns = fast.Launcher({}, never)
-    owns.target = fast.Launch(vendor.address, owner.executable, 0, owns, kept)
+    owns.target = fast.Launch(vendor.address, owner.executable, 0, owns, kept, fast.Lock())
     found, turns = [], iter([3])
     follow = fast.Follower({}, lambda handle: found.pop(), lambda kept: next(turns), kept)
     found.append(fast.Launcher({}, follow))
@@ -352,7 +353,9 @@ loader.exec_module(module)
 called = []
 replay = module.Launcher({{}}, lambda: called.append(1))
 replay()
-replay.target = module.Launch(ANSWERS_ONE, 0, 0, None, called.append)
+lock = module.Lock()
+lock.owner = None
+replay.target = module.Launch(ANSWERS_ONE, 0, 0, None, called.append, lock)
 try:
     replay()
 except SystemError:

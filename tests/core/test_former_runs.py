@@ -39,8 +39,8 @@ class LaunchesAtOnce(CpuBackend):
         with self.guard:
             super().replay(executable, stream)
 
-    def bind(self, executable, stream):
-        return lambda: self.replay(executable, stream)
+    def native_calls(self, stream):
+        return None
 
 
 class Scene:
@@ -187,7 +187,7 @@ def test_a_second_executable(backend):
 
 def test_the_only_executable(backend, monkeypatch):
     """It goes before there is another one."""
-    monkeypatch.setattr(type(backend), "single_executable", lambda self, graph: True)
+    monkeypatch.setattr(type(backend), "single_executable_kinds", {"host"})
     test_a_second_executable(backend)
 
 
@@ -253,7 +253,7 @@ def test_a_first_run_that_fails(scene, monkeypatch):
     def refuse(*args):
         raise error
 
-    for name in ("wait_event", "bind"):
+    for name in ("wait_event", "native_calls"):
         with monkeypatch.context() as patch:
             patch.setattr(backend, name, refuse)
             with pytest.raises(ag.DriverError, match="BROKEN"):

@@ -19,12 +19,10 @@ from threads import in_thread
 
 
 class OneAtATime(CpuBackend):
-    """A graph allows one executable, and making one fails on demand."""
+    """A graph with host nodes allows one executable, and making one fails on demand."""
 
     broken = False
-
-    def single_executable(self, graph):
-        return True
+    single_executable_kinds = frozenset(("host",))
 
     def instantiate(self, graph):
         if self.broken:

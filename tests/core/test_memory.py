@@ -1,19 +1,16 @@
 """`Graph.memory`, `memory_report` and `measure_memory` on the cpu backend."""
 
 import json
-import sys
 from types import SimpleNamespace
 
 import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import memory as core
-from accelerator_graph._core.observers import measuring
 from accelerator_graph.backends.base import DeviceMemory
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
 from accelerator_graph.interop.base import PoolContents, PoolSegment
-from core.test_interrupts import Interrupter
 from threads import in_thread
 
 
@@ -97,26 +94,6 @@ def test_a_block_inside_a_block_ends_nothing(stream, free):
             raise ZeroDivisionError
         graph = captured(stream)
     assert graph.memory().executable.nbytes == 100
-
-
-def test_an_interrupt_at_any_line_leaves_no_measurement():
-    at, where = 0, "begin"
-    while where:
-        at += 1
-        interrupter, measure = Interrupter(at, KeyboardInterrupt), ag.measure_memory()
-        try:
-            with measure:
-                sys.settrace(interrupter)
-                try:
-                    with measure:
-                        pass
-                finally:
-                    sys.settrace(None)
-        except KeyboardInterrupt:
-            pass
-        where = interrupter.where
-        assert measuring.depth == 0, f"interrupted at {where}"
-    assert at > 10
 
 
 def test_a_kept_graph_can_be_measured_later(stream, free):
@@ -288,7 +265,6 @@ def test_the_heap_grows_by_what_the_host_has_taken(stream, free, monkeypatch, he
     [
         ((), DriverError("no"), set()),
         ((LOW, HIGH), DriverError("no"), None),
-        ((LOW, HIGH), None, None),
         ((LOW, HIGH), "addresses", {256}),
     ],
 )
@@ -300,5 +276,5 @@ def test_what_is_touched_is_not_known_without_the_parameters(monkeypatch, segmen
         return parameters
 
     monkeypatch.setattr(core, "addresses_in", lambda given: [72, 271] if given == "addresses" else [64])
-    graph = SimpleNamespace(value="graph", recorder=SimpleNamespace(parameters=told))
+    graph = SimpleNamespace(native="graph", backend=SimpleNamespace(parameters=told))
     assert core.touched_segments(segments, graph) == touched

@@ -14,7 +14,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._core import ownership
-from accelerator_graph.backends.base import Capability, CaptureStatus
+from accelerator_graph.backends.base import Capability, CaptureStatus, NativeCalls
 from accelerator_graph.backends.cpu import CpuBackend
 from threads import in_thread
 
@@ -41,10 +41,8 @@ class Watched(CpuBackend):
         self.ran.append(executable)
         super().replay(executable, stream)
 
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        self.while_binding()
-        self.bound.append(stream)
-        return lambda: self.replay(executable, stream)
+    def native_calls(self, stream: Any) -> Any:
+        return WatchedCalls(self, stream)
 
     def destroy_executable(self, executable: Any) -> None:
         self.destroyed.append(executable)
@@ -53,6 +51,16 @@ class Watched(CpuBackend):
     def destroy_stream(self, stream: Any) -> None:
         self.destroyed.append(stream)
         super().destroy_stream(stream)
+
+
+class WatchedCalls(NativeCalls):
+    def __init__(self, backend: Watched, stream: Any) -> None:
+        self.backend, self.stream = backend, stream
+
+    def bind(self, executable: Any) -> Callable[[], None]:
+        self.backend.while_binding()
+        self.backend.bound.append(self.stream)
+        return lambda: self.backend.replay(executable, self.stream)
 
 
 @pytest.fixture(name="backend")
@@ -305,7 +313,7 @@ def test_a_graph_whose_executable_is_gone_gets_another_one(
 ) -> None:
     stream = ag.Stream(backend=NAME)
     kept.replay(stream)
-    monkeypatch.setattr(backend, "single_executable", lambda graph: True)
+    monkeypatch.setattr(type(backend), "single_executable_kinds", frozenset(("host", "memset")))
     with monkeypatch.context() as patch:
         patch.setattr(backend, "instantiate", _interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -38,8 +38,9 @@ class Fails(CpuBackend):
             raise failure("instantiate")
         return super().instantiate(graph)
 
-    def single_executable(self, graph):
-        return self.single
+    @property
+    def single_executable_kinds(self):
+        return frozenset(("host", "memset", "memcpy") if self.single else ())
 
 
 class LaunchesAtOnce(Fails):
@@ -56,8 +57,8 @@ class LaunchesAtOnce(Fails):
         with self.guard:
             super().replay(executable, stream)
 
-    def bind(self, executable, stream):
-        return lambda: self.replay(executable, stream)
+    def native_calls(self, stream):
+        return None
 
 
 @pytest.fixture(params=[Fails])
@@ -490,7 +491,7 @@ def test_a_launch_during_an_update_waits_for_it(backend, capture, ran, stream, l
 def test_a_backend_without_updates(capture, ran, monkeypatch):
     graph = capture("a")
     bound = graph.bind()
-    monkeypatch.setattr(Fails, "update", ag.backends.base.Backend.update)
+    monkeypatch.setattr(Fails, "capabilities", lambda self, device: self.inherited - {"update"})
     assert graph.update(capture("b")) == (False, "backend 'fails' does not update executables", None)
     assert ran(bound) == "b"
 

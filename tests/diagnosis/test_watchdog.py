@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph.backends.base import CaptureInfo
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.diagnosis import progress, ranks_groups
 from accelerator_graph.diagnosis.progress import markers_of
@@ -154,18 +155,14 @@ def test_a_broken_capture_fails_as_ever(stream):
 
 
 class NoMemory(CpuBackend):
-    def host_memory(self, stream, nbytes):
-        return None
+    def capabilities(self, device):
+        return super().capabilities(device) - {"progress"}
 
 
 class NoCount(CpuBackend):
-    def recorded(self, token):
-        return None
-
-
-class NoWork(CpuBackend):
-    def capabilities(self, device):
-        return super().capabilities(device) - {"enqueue"}
+    def capture_info(self, stream):
+        info = super().capture_info(stream)
+        return info and CaptureInfo(info.id)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +170,6 @@ class NoWork(CpuBackend):
     [
         (NoMemory, "has no memory of the host that a graph can write"),
         (NoCount, "can't count the nodes of a capture, so it has no labels to mark"),
-        (NoWork, "has no memory of the host that a graph can write"),
     ],
 )
 def test_backends_without_markers_refuse(kind, fact):

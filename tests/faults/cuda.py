@@ -266,7 +266,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     launch = driver.launch_found
     driver.launch_found = type(launch)(0, launch.failed)  # what C calls is not noted
     driver.api = _Api(api, note)
-    asking = driver.ask_current, driver.ask_context, driver.ask_status, driver.recorded
+    asking = driver.ask_current, driver.ask_context, driver.ask_status, driver.capture_info
     hot = HotCalls(*asking, driver.relaxed, driver.wait)
     driver.use(hot_calls(driver, None))  # in Python, which does the same
     calls, call_each = raw_calls.calls_of(driver), update.call_each

@@ -282,7 +282,7 @@ def profile(bench: Bench, phase: Phase) -> None:
 
 def parts(bench: Bench, phase: Phase) -> None:
     captured = bench.graph._runner.captured
-    contents = captured.recorder.nodes(captured.value)
+    contents = captured.backend.nodes(captured.native)
     places = profiling.borders([(0, 4), (1, 2)], contents)
     copy = profiling.Sections(bench.stream, captured, places)
     try:

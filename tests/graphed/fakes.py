@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from accelerator_graph.backends import registry as backends
-from accelerator_graph.backends.base import Capability
+from accelerator_graph.backends.base import HasHandles
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.interop import registry as interop
 from accelerator_graph.interop.base import Framework
@@ -22,7 +22,7 @@ handles = {}
 ordinals = {}
 
 
-class Device(CpuBackend):
+class Device(CpuBackend, HasHandles):
     """The CPU backend, with streams that have handles, on two devices."""
 
     def device_count(self):
@@ -35,9 +35,6 @@ class Device(CpuBackend):
 
     def device_of(self, stream):
         return ordinals.get(stream, 0)
-
-    def capabilities(self, device):
-        return {*super().capabilities(device), Capability.HANDLES}
 
     def handle_int(self, stream):
         if stream not in handles:

@@ -447,7 +447,7 @@ def test_the_current_stream_of_a_foreign_capture(device):
         graph = device.capture_end(token)
     finally:
         current.handle = 0
-    assert device.node_count(graph) == 1
+    assert len(device.nodes(graph)[0]) == 1
     assert isinstance(y, Tensor)
     assert f.cache_info().replays == 1
 

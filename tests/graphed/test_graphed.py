@@ -471,7 +471,7 @@ def test_in_a_capture_that_the_library_does_not_know_of(stream, captured):
     token = backend.capture_begin(native, "default")
     y = double(x)
     graph = backend.capture_end(token)
-    assert backend.node_count(graph) == 1
+    assert len(backend.nodes(graph)[0]) == 1
     assert runs == [2]
     assert double.cache_info().replays == captured
     backend.replay(backend.instantiate(graph), native)

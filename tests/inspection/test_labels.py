@@ -9,7 +9,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import capture_table
-from accelerator_graph.backends.base import GraphEdge
+from accelerator_graph.backends.base import CaptureInfo, GraphEdge
 from accelerator_graph.backends.cpu import CpuBackend
 from threads import in_thread
 
@@ -259,8 +259,8 @@ def test_a_block_that_recorded_nothing_is_a_warning_at_its_line(stream, graph):
 
 
 def test_outside_a_capture_nothing_is_asked(stream, graph, monkeypatch):
-    monkeypatch.setattr(CpuBackend, "recorded", lambda self, token: pytest.fail("asked"))
-    with warnings.catch_warnings():
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        patch.setattr(CpuBackend, "capture_info", lambda self, stream: pytest.fail("asked"))
         warnings.simplefilter("error")
         with ag.label("nothing"):
             pass
@@ -271,8 +271,9 @@ def test_outside_a_capture_nothing_is_asked(stream, graph, monkeypatch):
 
 def test_a_backend_that_does_not_count_has_no_labels(planted, graph):
     class DoesNotCount(CpuBackend):
-        def recorded(self, token):
-            return None
+        def capture_info(self, stream):
+            info = super().capture_info(stream)
+            return info and CaptureInfo(info.id)
 
     stream = planted(DoesNotCount)
     with warnings.catch_warnings():
@@ -285,7 +286,7 @@ def test_a_backend_that_does_not_count_has_no_labels(planted, graph):
 
 def test_a_backend_whose_count_fails_keeps_its_graph(planted, graph):
     class Fails(CpuBackend):
-        def recorded(self, token):
+        def capture_info(self, stream):
             raise ag.DriverError("no.")
 
     stream = planted(Fails)
@@ -294,9 +295,13 @@ def test_a_backend_whose_count_fails_keeps_its_graph(planted, graph):
     assert found(graph) == []
 
 
-@pytest.mark.parametrize("wrong", [lambda self, token: 1000 - len(token.nodes), lambda self, token: 7])
-def test_a_wrong_count_leaves_the_labels_out(planted, graph, wrong):
-    stream = planted(type("Wrong", (CpuBackend,), {"recorded": wrong}))
+def test_a_wrong_count_leaves_the_labels_out(planted, graph):
+    class Wrong(CpuBackend):
+        def capture_info(self, stream):
+            info = super().capture_info(stream)
+            return info and CaptureInfo(info.id, 1000 - info.nodes)
+
+    stream = planted(Wrong)
     graph.capture_begin()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ag.EmptyLabelWarning)

@@ -8,8 +8,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph import _plugins as entry_points
 from accelerator_graph import interop
-from accelerator_graph._plugins import entry_points
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing import BackendConformance

@@ -56,8 +56,8 @@ def test_all_kernels_can_be_given_the_arguments_that_they_have(torch, dtype):
     assert len(kernels) >= 3
     for node in kernels:
         assert node.settable == ("arguments", "enabled"), node
-        setter = graph._runner.captured.recorder.node_setter(
-            graph._runner.captured.value, graph._runner.executable.value, node.id
+        setter = graph._runner.captured.backend.node_setter(
+            graph._runner.captured.native, graph._runner.executable.native, node.id
         )
         setter.write(setter.blocks)
     assert torch.equal(replayed(torch, graph, result), expected)

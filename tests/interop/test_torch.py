@@ -116,7 +116,7 @@ def test_inspection_goes_through(torch, tmp_path):
     g = captured(ag.Graph(keep_graph=True), lambda: torch.fill(x, 5))
     g.debug_dump(str(tmp_path / "g.dot"))
     assert (tmp_path / "g.dot").read_text().startswith("digraph")
-    nodes, _ = g._runner.captured.recorder.nodes(g._runner.captured.value)
+    nodes, _ = g._runner.captured.backend.nodes(g._runner.captured.native)
     assert [node.kind for node in nodes] == ["memset"]
     g.instantiate()
     other = ag.Stream(backend="cuda")
@@ -546,8 +546,8 @@ class Below:
         return method
 
     @contextmanager
-    def relaxed_for(self, handle):
-        self.log.append(("relaxed for", handle))
+    def relaxed(self, native):
+        self.log.append(("relaxed for", native))
         yield
         self.log.append("as before")
 
@@ -558,7 +558,7 @@ def unit_fixture(torch):
     backend = Below()
     made = recorder.TorchRecorder(backend, (0, 4), 0, [], None)
     mine = recorder.Recording("captured", 0)
-    mine.handle = "graph"
+    mine.native = "graph"
     mine.torch_graph = SimpleNamespace(
         instantiate=lambda: backend.log.append("instantiate"),
         raw_cuda_graph_exec=lambda: 7,
@@ -568,48 +568,20 @@ def unit_fixture(torch):
     return SimpleNamespace(recorder=made, backend=backend, recording=mine, executable=mine.executable)
 
 
-THROUGH = (
-    *("upload", "node_setter", "nodes", "parameters", "instantiate_timed", "time_nodes", "device_memory"),
-    *("host_bytes", "dump", "handle_int"),
-)
-
-
-@pytest.mark.parametrize("name", THROUGH)
-def test_the_backend_is_asked_about_its_own_handles(unit, name):
-    answer = getattr(unit.recorder, name)(unit.executable, "stream", unit.recording, 5)
-    assert answer == f"{name}'s answer"
-    assert unit.backend.log == [(name, "executable", "stream", "graph", 5)]
-
-
 @pytest.mark.parametrize("needs_torch", [None, True, False])
 def test_what_is_lent_draws_no_random_numbers(unit, needs_torch):
     unit.executable.needs_torch = needs_torch
-    lent = [unit.recorder.lend(each) for each in (unit.recording, unit.executable)]
-    launch = unit.recorder.launch_function(unit.executable, "stream")
-    if needs_torch is False:
-        assert lent == ["graph", "executable"]
-        assert launch == "launch_function's answer"
-        assert unit.backend.log == [("launch_function", "executable", "stream")]
-        unit.recording.executable = None
-        assert unit.recorder.lend(unit.recording) is None
-    else:
-        assert (lent, launch, unit.backend.log) == ([None, None], None, [])
-
-
-@pytest.mark.parametrize(("known", "count"), [(None, "node_count's answer"), (0, 0), (3, 3)])
-def test_nodes_are_counted_if_their_number_was_not_known(unit, known, count):
-    unit.recording.nodes = known
-    assert unit.recorder.node_count(unit.recording) == count
-    assert unit.recorder.is_empty(unit.recording) is (known == 0)
-    assert set(unit.backend.log) == ({("node_count", "graph")} if known is None else set())
-    assert unit.recorder.recorded(unit.recording) == "recorded_on's answer"
-    assert unit.backend.log[-1] == ("recorded_on", "captured")
+    lent = [unit.recorder.lends(each) for each in (unit.recording, unit.executable)]
+    assert lent == [needs_torch is False] * 2
+    unit.recording.executable = None
+    assert not unit.recorder.lends(unit.recording)
+    assert (unit.recording.native, unit.executable.native, unit.backend.log) == ("graph", "executable", [])
 
 
 def test_torch_makes_and_destroys_executables_without_breaking_captures(unit):
     made = unit.recorder.instantiate(unit.recording)
     assert made is unit.recording.executable
-    assert (made.handle, made.recording) == ("borrow_executable's answer", unit.recording)
+    assert (made.native, made.recording) == ("borrow_executable's answer", unit.recording)
     unit.recorder.destroy_graph(unit.recording)
     unit.recorder.destroy_executable(made)
     assert unit.backend.log == [
@@ -630,14 +602,14 @@ def test_an_error_names_the_call_of_torch(unit, torch):
     graph.replay = graph.instantiate = graph.reset = raising(RuntimeError("no"))
     calls = {
         "instantiate": lambda: unit.recorder.instantiate(unit.recording),
-        "replay": lambda: unit.recorder._through_torch(unit.executable, 5),
+        "replay": lambda: unit.recorder.replay(unit.executable, stream),
         "reset": lambda: unit.recorder._destroy(unit.recording),
     }
     for name, call_it in calls.items():
         with pytest.raises(ag.DriverError) as info:
             call_it()
         assert info.value.call == f"torch.cuda.CUDAGraph.{name}"
-    assert moved == [(5, 0), "back"]
+    assert moved == [("handle_int's answer", 0), "back"]
     assert unit.recorder.pool == (0, 4)
 
 

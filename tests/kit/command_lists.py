@@ -19,13 +19,14 @@ from weakref import WeakValueDictionary
 import accelerator_graph as ag
 from accelerator_graph.backends.base import (
     Availability,
-    Backend,
-    Capability,
     CaptureInfo,
     CaptureStatus,
+    Enqueues,
     GraphEdge,
     GraphNode,
     Misfit,
+    TimesGraphs,
+    UpdatesGraphs,
 )
 from accelerator_graph.errors import CaptureError, OutOfMemoryError, driver_error
 from accelerator_graph.testing.works.host import Cell, HostWork, slow_step, step
@@ -405,7 +406,7 @@ class Executable:
 # ---- the backend: the class --------------------------------------------------------------------
 
 
-class CommandLists(Backend):
+class CommandLists(Enqueues, TimesGraphs, UpdatesGraphs):
     """No bug."""
 
     api_version = 1
@@ -415,15 +416,6 @@ class CommandLists(Backend):
     @classmethod
     def probe(cls) -> Availability:
         return Availability(True)
-
-    def capabilities(self, device: int) -> Any:
-        return {
-            Capability.ENQUEUE,
-            Capability.EVENTS,
-            Capability.NODES,
-            Capability.TIMING,
-            Capability.GRAPH_EVENTS,
-        }
 
     def open(self) -> None:
         self.streams: WeakValueDictionary[int, Stream] = WeakValueDictionary()
@@ -481,7 +473,7 @@ class CommandLists(Backend):
 
     # ---- events --------------------------------------------------------------------------------
 
-    def record_event(self, stream: Stream) -> Event:
+    def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
         recording = stream.recording
         if recording is not None:
             return Event(None, recording, recording.ends[stream])
@@ -508,9 +500,6 @@ class CommandLists(Backend):
     def destroy_event(self, event: Event) -> None:
         if event.fence is not None:
             event.fence.close()
-
-    def record_timed_event(self, stream: Stream) -> Event:
-        return self.record_event(stream)
 
     def query_event(self, event: Event) -> bool:
         return self.fence(event).reached.is_set()
@@ -565,7 +554,8 @@ class CommandLists(Backend):
         return CaptureStatus.NONE if stream.recording is None else CaptureStatus.ACTIVE
 
     def capture_info(self, stream: Stream) -> CaptureInfo | None:
-        return None if stream.recording is None else CaptureInfo(id(stream.recording))
+        recording = stream.recording
+        return None if recording is None else CaptureInfo(id(recording), len(recording.commands))
 
     def capture_begin(self, stream: Stream, mode: str) -> Recording:
         recording = Recording(stream)
@@ -593,9 +583,6 @@ class CommandLists(Backend):
     def capture_abandon(self, token: Recording) -> None:
         token.close()
 
-    def recorded(self, token: Recording) -> int | None:
-        return len(token.commands)
-
     # ---- graphs --------------------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
@@ -614,9 +601,6 @@ class CommandLists(Backend):
 
     def destroy_executable(self, executable: Executable) -> None:
         executable.destroy()
-
-    def node_count(self, graph: Graph) -> int:
-        return len(graph.commands)
 
     def nodes(self, graph: Graph) -> tuple[list[GraphNode], list[GraphEdge]]:
         nodes = [GraphNode(each.number, each.kind, each.name) for each in graph.commands]

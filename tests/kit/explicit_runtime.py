@@ -15,12 +15,13 @@ from typing import Any
 
 from accelerator_graph.backends.base import (
     Availability,
-    Backend,
-    Capability,
     CaptureInfo,
     CaptureStatus,
+    Enqueues,
     GraphEdge,
     GraphNode,
+    ReadsGraphs,
+    TimesEvents,
 )
 from accelerator_graph.errors import CaptureError, DriverError
 
@@ -123,7 +124,7 @@ class Executable:
         self.last: Latch | None = None
 
 
-class Explicit(Backend):
+class Explicit(TimesEvents, Enqueues, ReadsGraphs):
     """No bug."""
 
     api_version = 1
@@ -132,9 +133,6 @@ class Explicit(Backend):
     @classmethod
     def probe(cls) -> Availability:
         return Availability(True)
-
-    def capabilities(self, device: int) -> Any:
-        return {Capability.ENQUEUE, Capability.EVENTS, Capability.NODES, Capability.TIMING}
 
     def device_count(self) -> int:
         return 1
@@ -162,7 +160,7 @@ class Explicit(Backend):
         if stream.recording is not None:
             raise CaptureError("a recording stream can't be waited for.", reason="illegal_call")
 
-    def record_event(self, stream: Queue) -> Event:
+    def record_event(self, stream: Queue, *, timed: bool = False) -> Event:
         if stream.recording is not None:
             return Event(None, stream.recording, stream.recording.ends[stream], stream)
         latch = Latch()
@@ -179,9 +177,6 @@ class Explicit(Backend):
         else:
             stream.recording = other
             self.link(other, stream, event.nodes)
-
-    def record_timed_event(self, stream: Queue) -> Event:
-        return self.record_event(stream)
 
     def query_event(self, event: Event) -> bool:
         return self.latch(event).event.is_set()
@@ -237,7 +232,8 @@ class Explicit(Backend):
         return CaptureStatus.NONE if stream.recording is None else CaptureStatus.ACTIVE
 
     def capture_info(self, stream: Queue) -> CaptureInfo | None:
-        return None if stream.recording is None else CaptureInfo(id(stream.recording))
+        recording = stream.recording
+        return None if recording is None else CaptureInfo(id(recording), len(recording.entries))
 
     def capture_begin(self, stream: Queue, mode: str) -> Recording:
         stream.recording = Recording(stream)
@@ -260,9 +256,6 @@ class Explicit(Backend):
 
     def capture_abandon(self, token: Recording) -> None:
         token.close()
-
-    def recorded(self, token: Recording) -> int | None:
-        return len(token.entries)
 
     # ---- graphs --------------------------------------------------------------------------------
 
@@ -290,9 +283,6 @@ class Explicit(Backend):
 
     def destroy_executable(self, executable: Executable) -> None:
         executable.entries = []
-
-    def node_count(self, graph: Any) -> int:
-        return len(graph)
 
     def nodes(self, graph: Any) -> tuple[list[GraphNode], list[GraphEdge]]:
         nodes = [GraphNode(number, entry.kind) for number, entry in enumerate(graph)]

@@ -80,7 +80,36 @@ def test_reports_every_rule_and_needs_no_pytest(tmp_path: Path) -> None:
     assert f"keeps all {passed} rules" in text
     assert f"keeps all {passed} rules" in printed[-2]
     assert "backend 'cpu' does not have the capability 'handles'" in text
-    assert "Each rule has 120 seconds" in text
+    assert "nothing happens for 120 seconds" in text
+
+
+KEEPS_THE_GIL = f"""
+import sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
+from ctypes import PyDLL
+import accelerator_graph as ag
+from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.testing import _command
+from accelerator_graph.testing.works.host import HostWork
+class KeepsTheGil(CpuBackend):
+    def device_of(self, stream):
+        return PyDLL(None).pause()
+class ItsWork(HostWork):
+    def __init__(self):
+        super().__init__("keeps")
+ag.backends.register("keeps", KeepsTheGil)
+sys.modules["the_work"] = sys.modules["__main__"]
+_command.GIL_SECONDS = 1.0
+_command.run("keeps", work="the_work:ItsWork", time_limit=1.0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no function that waits for ever")
+def test_a_hang_that_keeps_the_gil_ends_the_process_and_says_where() -> None:
+    done = execute([sys.executable, "-I", "-c", KEEPS_THE_GIL], timeout=60)
+    assert done.returncode == 1
+    assert 'File "<string>"' in done.stderr
+    assert "in device_of" in done.stderr
 
 
 def test_reports_broken_rules_and_expected_failures(
@@ -123,7 +152,7 @@ def test_one_fault_that_breaks_several_rules_is_named_first(
     printed = capfd.readouterr()
     assert (
         f"apply to it. 0 other rules do not apply.\nLook at {RECORDING[0]} first: "
-        "one fault breaks many rules, and the basic rules come first.\n"
+        "one fault breaks many rules, and those of one method come first.\n"
     ) in printed.out
     assert "EmptyGraphWarning" not in printed.err
 

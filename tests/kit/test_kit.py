@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -152,11 +153,30 @@ def test_hanging_call_is_a_failure_that_says_where(register: Any) -> None:
         time_limit = 0.3
 
     register(without_a_fault.Hangs)
-    with pytest.raises(
-        AssertionError,
-        match=r"still running after 0.3 s(.|\n)*without_a_fault, line \d+, in Hangs.synchronize",
-    ):
+    place = r"hangs in Hangs.synchronize \(kit.planted.without_a_fault, line \d+\), after 0.3 s:"
+    with pytest.raises(AssertionError, match=place + r"(.|\n)*without_a_fault, line \d+, in Hangs.sync"):
         run("test_each_replay_runs_the_work_once", Impatient)
+
+
+def test_rule_that_goes_on_is_not_a_hang() -> None:
+    class Slow(BackendConformance):
+        time_limit = 0.2
+
+        def work(self) -> Work:
+            return HostWork("cpu")
+
+        def test_that_goes_on(self) -> None:
+            begun = time.thread_time()
+            while time.thread_time() < begun + 0.4:
+                pass
+
+        def test_that_waits(self) -> None:
+            event = threading.Event()
+            threading.Timer(0.4, event.set).start()
+            self.wait(event)
+
+    run("test_that_goes_on", Slow)
+    run("test_that_waits", Slow)
 
 
 def test_vendors_exception_is_seen_wherever_it_goes(register: Any) -> None:

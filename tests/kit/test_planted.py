@@ -66,6 +66,7 @@ def test_fault_is_caught(
 ) -> None:
     register(fault)
     monkeypatch.setattr(BackendConformance, "time_limit", 3.0)  # some faults hang
+    monkeypatch.setattr(BackendConformance, "patience", 2.0)
     for _ in range(ATTEMPTS):
         try:
             getattr(conformance(fault), rule)()

@@ -32,6 +32,9 @@ class Fake(Backend):
         cls.log.append("probe")
         return Availability(cls.usable, cls.reason, {"fake": "1"}, 2)
 
+    def device_count(self):
+        return 2
+
     def open(self):
         self.log.append(f"open {self.name}")
         if self.open_error is not None:

@@ -9,7 +9,7 @@ import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._core import ownership
 from accelerator_graph._core.capture import Captured
-from accelerator_graph.backends.base import Availability
+from accelerator_graph.backends.base import Availability, HasHandles
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import BackendContractError, BackendLoadError, BackendUnavailableError
 from accelerator_graph.interop import registry as frameworks
@@ -388,10 +388,7 @@ def second():
     """A plug-in of its own backend, with handles."""
     streams = {}
 
-    class Second(CpuBackend):
-        def capabilities(self, device):
-            return {*super().capabilities(device), "handles"}
-
+    class Second(CpuBackend, HasHandles):
         def handle_int(self, obj):
             return streams.setdefault(id(obj), obj) and id(obj)
 

@@ -95,10 +95,10 @@ def test_an_installed_plug_in_is_found_opened_and_records(environment):
         graph = backend.capture_end(token)
         assert backend.capture_status(stream) == "none"
         assert seen == ["at once"] and buffer == bytes(4)
-        replay = backend.bind(backend.instantiate(graph), stream)
-        replay(), replay()
+        executable = backend.instantiate(graph)
+        backend.replay(executable, stream), backend.replay(executable, stream)
         kinds = [node.kind for node in backend.nodes(graph)[0]]
-        print(json.dumps([backend.name, seen, list(buffer), backend.node_count(graph), kinds]))
+        print(json.dumps([backend.name, seen, list(buffer), len(backend.nodes(graph)[0]), kinds]))
     """) == ["tape", ["at once", "replayed", "replayed"], [7, 7, 7, 7], 3, ["host", "memset", "memcpy"]]
 
 

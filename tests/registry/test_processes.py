@@ -124,6 +124,9 @@ class Cpu(Backend):
     def probe(cls):
         return Availability(True)
 
+    def device_count(self):
+        return 1
+
     def open(self):
         self.pid = os.getpid()
 

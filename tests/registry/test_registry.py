@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from accelerator_graph._plugins import entry_points
-from accelerator_graph._plugins.entry_points import Candidate
+from accelerator_graph import _plugins as entry_points
+from accelerator_graph._plugins import Candidate
 from accelerator_graph.backends import registry
 from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Backend
 from accelerator_graph.errors import (

@@ -67,52 +67,31 @@ class CpuRecorder(FrameworkRecorder):
 
     def capture_end(self, recording):
         recording.leave()
-        return self.backend.capture_end(recording.token)
+        return _Made(self.backend.capture_end(recording.token))
 
     def capture_abandon(self, recording):
         recording.leave()
         self.backend.capture_abandon(recording.token)
 
-    def recorded(self, recording):
-        return self.backend.recorded(recording.token)
-
     def instantiate(self, graph):
-        return self.backend.instantiate(graph)
+        return _Made(self.backend.instantiate(graph.native))
 
     def destroy_graph(self, graph):
-        self.backend.destroy_graph(graph)
+        self.backend.destroy_graph(graph.native)
 
     def destroy_executable(self, executable):
-        self.backend.destroy_executable(executable)
-
-    def node_setter(self, graph, executable, node):
-        return self.backend.node_setter(graph, executable, node)
-
-    def parameters(self, graph):
-        return self.backend.parameters(graph)
-
-    def node_count(self, graph):
-        return self.backend.node_count(graph)
-
-    def nodes(self, graph):
-        return self.backend.nodes(graph)
-
-    def instantiate_timed(self, graph, before, after):
-        return self.backend.instantiate_timed(graph, before, after)
+        self.backend.destroy_executable(executable.native)
 
     def replay(self, executable, stream):
-        self.bind(executable, stream)()
+        self.backend.replay(executable.native, stream)
+        if self.backend.capture_status(stream).value == "none":
+            with self.backend.relaxed(stream):
+                self.backend.synchronize(stream)
 
-    def bind(self, executable, stream):
-        launch = self.backend.bind(executable, stream)
 
-        def replay():
-            launch()
-            if self.backend.capture_status(stream).value == "none":
-                with self.backend.relaxed(stream):
-                    self.backend.synchronize(stream)
-
-        return replay
+class _Made:
+    def __init__(self, native):
+        self.native = native
 
 
 class _Recording(TorchDispatchMode):

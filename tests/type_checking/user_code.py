@@ -149,7 +149,7 @@ def solve(steps: int) -> float:
 def choice() -> None:
     assert_type(solve(3), float)
     assert_type(ag.backends.names(), list[str])
-    assert_type(ag.backends.resolve(), ag.backends.base.Backend)
+    assert_type(ag.backends.resolve(), ag.backends.base.AnyBackend)
     assert_type(ag.is_graph_available("cuda"), bool)
     solve("3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     ag.backend  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: B018

@@ -2,7 +2,7 @@
  * and of a stream. What is out of the ordinary is left to a callable in Python: a capture under way, a
  * graph that was reset, another thread that launches the same executable, an error.
  * Guard does the same for the calls of a graphed function, and Watch for the events of a capture that is
- * diagnosed. `call_each` reads a graph, Ask and Recorded ask for one number. Relaxed lets a thread make
+ * diagnosed. `call_each` reads a graph, Ask and CaptureInfo ask for numbers. Relaxed lets a thread make
  * calls that a capture does not permit.
  */
 #define PY_SSIZE_T_CLEAN
@@ -21,30 +21,7 @@ typedef int (*launch_function)(void *executable, void *stream);
 typedef int (*current_function)(void **context);
 typedef int (*capturing_function)(void *stream, int *status);
 
-typedef struct {
-    PyTypeObject *launch_type;
-    PyTypeObject *lock_type;
-    PyTypeObject *launcher_type;
-    PyTypeObject *relaxed_type;
-    PyTypeObject *patches_type;
-} State;
-
-static int
-address(PyObject *number, void *result)
-{
-    *(void **)result = PyLong_AsVoidPtr(number);
-    return *(void **)result != NULL || !PyErr_Occurred();
-}
-
-/* A heap type's share in what every one of its objects has to do when it goes. */
-static void
-let_go(PyObject *op)
-{
-    PyTypeObject *type = Py_TYPE(op);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
-
+#include "object.h"
 #include "lock.h"
 #include "patches.h"
 #include "launch.h"
@@ -65,34 +42,35 @@ let_go(PyObject *op)
 #endif
 #include "watch_type.h"
 
-static PyTypeObject *
-add_type(PyObject *module, PyType_Spec *spec)
-{
-    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
-    if (type != NULL && PyModule_AddType(module, type) < 0)
-        Py_CLEAR(type);
-    return type;
-}
+#define OBJECT (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE)
+#define CALLABLE (OBJECT | Py_TPFLAGS_HAVE_VECTORCALL)
+#define SECTION (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION)
+#define NAME(type) "accelerator_graph._core._fast." #type
+#define SPEC(type, struct, flags, slots) {NAME(type), sizeof(struct), 0, flags, slots}
+
+static PyType_Spec specs[TYPES] = {
+    [LOCK] = SPEC(Lock, Lock, OBJECT, lock_slots),
+    [LAUNCH] = SPEC(Launch, Launch, OBJECT, launch_slots),
+    [LAUNCHER] = SPEC(Launcher, Launcher, CALLABLE, launcher_slots),
+    [PATCHES] = SPEC(Patches, Patches, OBJECT, patches_slots),
+    [RELAXED] = SPEC(Relaxed, Relaxed, SECTION, relaxed_slots),
+    [FOLLOWER] = SPEC(Follower, Follower, CALLABLE, follower_slots),
+    [METHOD] = SPEC(Method, Method, CALLABLE | Py_TPFLAGS_METHOD_DESCRIPTOR, method_slots),
+    [GUARD] = SPEC(Guard, Guard, CALLABLE, guard_slots),
+    [WATCH] = SPEC(Watch, Watch, OBJECT, watch_slots),
+    [ASK] = SPEC(Ask, Ask, CALLABLE, ask_slots),
+    [CAPTURE_INFO] = SPEC(CaptureInfo, Ask, CALLABLE, info_slots),
+    [RELAXING] = SPEC(Relaxing, Relaxing, CALLABLE, relaxing_slots),
+};
 
 static int
 module_exec(PyObject *module)
 {
     State *state = PyModule_GetState(module);
-    state->lock_type = add_type(module, &lock_spec);
-    state->launch_type = add_type(module, &launch_spec);
-    state->launcher_type = add_type(module, &launcher_spec);
-    state->relaxed_type = add_type(module, &relaxed_spec);
-    state->patches_type = add_type(module, &patches_spec);
-    if (state->lock_type == NULL || state->launch_type == NULL || state->launcher_type == NULL
-        || state->relaxed_type == NULL || state->patches_type == NULL)
-        return -1;
-    PyType_Spec *others[] = {&follower_spec, &method_spec, &guard_spec,   &watch_spec,
-                             &ask_spec,      &recorded_spec, &relaxing_spec};
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(others); i++) {
-        PyTypeObject *type = add_type(module, others[i]);
-        if (type == NULL)
+    for (int i = 0; i < TYPES; i++) {
+        state->types[i] = (PyTypeObject *)PyType_FromModuleAndSpec(module, &specs[i], NULL);
+        if (state->types[i] == NULL || PyModule_AddType(module, state->types[i]) < 0)
             return -1;
-        Py_DECREF(type); /* the module holds it */
     }
     if (PyModule_AddIntConstant(module, "version", VERSION) < 0)
         return -1;
@@ -103,11 +81,8 @@ static int
 module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     State *state = PyModule_GetState(module);
-    Py_VISIT(state->lock_type);
-    Py_VISIT(state->launch_type);
-    Py_VISIT(state->launcher_type);
-    Py_VISIT(state->relaxed_type);
-    Py_VISIT(state->patches_type);
+    for (int i = 0; i < TYPES; i++)
+        Py_VISIT(state->types[i]);
     return 0;
 }
 
@@ -115,11 +90,8 @@ static int
 module_clear(PyObject *module)
 {
     State *state = PyModule_GetState(module);
-    Py_CLEAR(state->lock_type);
-    Py_CLEAR(state->launch_type);
-    Py_CLEAR(state->launcher_type);
-    Py_CLEAR(state->relaxed_type);
-    Py_CLEAR(state->patches_type);
+    for (int i = 0; i < TYPES; i++)
+        Py_CLEAR(state->types[i]);
     return 0;
 }
 

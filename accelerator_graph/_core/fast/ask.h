@@ -1,4 +1,5 @@
-/* Ask: a number that a driver knows of an object. Recorded: how many nodes a capture has. Part of _fast.c. */
+/* Ask: a number that a driver knows of an object. CaptureInfo: a capture's number and how many nodes it has.
+   Part of _fast.c. */
 
 typedef int (*info_function)(void *stream, int *status, uint64_t *id, void **graph, void ***dependencies,
                              size_t *count);
@@ -12,8 +13,8 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     void *function;
-    void *nodes; /* Recorded: counts the nodes of the graph that `function` tells */
-    int edges;   /* Recorded: `function` tells of edges, too */
+    void *nodes; /* CaptureInfo: counts the nodes of the graph that `function` tells */
+    int edges;   /* CaptureInfo: `function` tells of edges, too */
     int waits;   /* Ask: `function` may take long */
     PyObject *failed;
 } Ask;
@@ -33,11 +34,7 @@ handle_of(PyObject *object)
 static PyObject *
 ask_failed(Ask *self, int code)
 {
-    PyObject *answer = PyObject_CallFunction(self->failed, "i", code);
-    if (answer != NULL) {
-        Py_DECREF(answer);
-        PyErr_Format(PyExc_SystemError, "the driver answered %d, and %R did not raise.", code, self->failed);
-    }
+    raise_by(self->failed, code, PyObject_CallFunction(self->failed, "i", code));
     return NULL;
 }
 
@@ -67,7 +64,7 @@ ask_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
 }
 
 static PyObject *
-recorded_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
+info_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
 {
     Ask *self = (Ask *)op;
     if (PyVectorcall_NARGS(count) != 1 || (names != NULL && PyTuple_GET_SIZE(names) != 0)) {
@@ -77,7 +74,7 @@ recorded_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names
     void *stream = handle_of(args[0]), *graph = NULL, **dependencies, *edges;
     if (stream == NULL && PyErr_Occurred())
         return NULL;
-    uint64_t id;
+    uint64_t id = 0;
     size_t many = 0;
     int status = 0, code;
     if (self->edges)
@@ -89,14 +86,14 @@ recorded_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names
         Py_RETURN_NONE;
     if (code == 0)
         code = ((nodes_function)self->nodes)(graph, NULL, &many);
-    return code == 0 ? PyLong_FromSize_t(many) : ask_failed(self, code);
+    return code == 0 ? Py_BuildValue("Kn", (unsigned long long)id, (Py_ssize_t)many) : ask_failed(self, code);
 }
 
 static PyObject *
 ask_make(PyTypeObject *type, vectorcallfunc call, void *function, void *nodes, int edges, int waits,
          PyObject *failed)
 {
-    if (function == NULL || (nodes == NULL && call == recorded_call)) {
+    if (function == NULL || (nodes == NULL && call == info_call)) {
         PyErr_SetString(PyExc_ValueError, "every function must be the address of a function, not 0.");
         return NULL;
     }
@@ -125,59 +122,29 @@ ask_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 static PyObject *
-recorded_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+info_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"info", "nodes", "edges", "failed", NULL};
     void *info, *nodes;
     int edges;
     PyObject *failed;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&pO:Recorded", names, address, &info, address, &nodes,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&pO:CaptureInfo", names, address, &info, address, &nodes,
                                      &edges, &failed))
         return NULL;
-    return ask_make(type, recorded_call, info, nodes, edges, 0, failed);
-}
-
-/* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */
-static int
-ask_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(((Ask *)op)->failed);
-    return 0;
-}
-
-static void
-ask_dealloc(PyObject *op)
-{
-    PyObject_GC_UnTrack(op);
-    Py_XDECREF(((Ask *)op)->failed);
-    let_go(op);
+    return ask_make(type, info_call, info, nodes, edges, 0, failed);
 }
 
 static PyMemberDef ask_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Ask, vectorcall), READONLY},
+    OWNED(Ask, failed),
+    CALLED(Ask),
     {NULL},
 };
 
 #define ASK_SLOTS(doc, new)                                                                                  \
     {                                                                                                        \
-        {Py_tp_doc, doc}, {Py_tp_new, new}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_traverse, ask_traverse}, \
-            {Py_tp_dealloc, ask_dealloc}, {Py_tp_members, ask_members}, {0, NULL},                           \
+        {Py_tp_doc, doc}, {Py_tp_new, new}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_traverse, references_traverse}, \
+            {Py_tp_dealloc, references_dealloc}, {Py_tp_members, ask_members}, {0, NULL},                           \
     }
 
 static PyType_Slot ask_slots[] = ASK_SLOTS("Asks a driver for a number.", ask_new);
-static PyType_Slot recorded_slots[] = ASK_SLOTS("Asks how many nodes a capture has recorded.", recorded_new);
-
-static PyType_Spec ask_spec = {
-    .name = "accelerator_graph._core._fast.Ask",
-    .basicsize = sizeof(Ask),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
-    .slots = ask_slots,
-};
-
-static PyType_Spec recorded_spec = {
-    .name = "accelerator_graph._core._fast.Recorded",
-    .basicsize = sizeof(Ask),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
-    .slots = recorded_slots,
-};
+static PyType_Slot info_slots[] = ASK_SLOTS("Asks for a capture's number and how many nodes it has.", info_new);

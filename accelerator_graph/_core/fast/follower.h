@@ -109,40 +109,19 @@ follower_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 static int
-follower_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Follower *self = (Follower *)op;
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(self->current);
-    Py_VISIT(self->argument);
-    Py_VISIT(self->launchers);
-    Py_VISIT(self->missing);
-    Py_VISIT(self->latest);
-    return 0;
-}
-
-static int
 follower_clear(PyObject *op)
 {
     Py_CLEAR(((Follower *)op)->latest);
     return 0;
 }
 
-static void
-follower_dealloc(PyObject *op)
-{
-    Follower *self = (Follower *)op;
-    PyObject_GC_UnTrack(op);
-    Py_XDECREF(self->current);
-    Py_XDECREF(self->argument);
-    Py_XDECREF(self->launchers);
-    Py_XDECREF(self->missing);
-    Py_XDECREF(self->latest);
-    let_go(op);
-}
-
 static PyMemberDef follower_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Follower, vectorcall), READONLY},
+    OWNED(Follower, current),
+    OWNED(Follower, argument),
+    OWNED(Follower, launchers),
+    OWNED(Follower, missing),
+    OWNED(Follower, latest),
+    CALLED(Follower),
     {NULL},
 };
 
@@ -150,16 +129,9 @@ static PyType_Slot follower_slots[] = {
     {Py_tp_doc, "Enqueue one run of the graph on the stream that is current."},
     {Py_tp_new, follower_new},
     {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_traverse, follower_traverse},
+    {Py_tp_traverse, references_traverse},
     {Py_tp_clear, follower_clear},
-    {Py_tp_dealloc, follower_dealloc},
+    {Py_tp_dealloc, references_dealloc},
     {Py_tp_members, follower_members},
     {0, NULL},
-};
-
-static PyType_Spec follower_spec = {
-    .name = "accelerator_graph._core._fast.Follower",
-    .basicsize = sizeof(Follower),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
-    .slots = follower_slots,
 };

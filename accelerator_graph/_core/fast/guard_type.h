@@ -39,7 +39,7 @@ guard_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Py_ssize_t positional, named;
     if (state == NULL
         || !PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!nnO!O!:Guard", names, &PyDict_Type, &captures,
-                                        state->lock_type, &lock, &positional, &named, &PyTuple_Type,
+                                        state->types[LOCK], &lock, &positional, &named, &PyTuple_Type,
                                         &parameters, &PyTuple_Type, &modes))
         return NULL;
     Guard *self = (Guard *)type->tp_alloc(type, 0);
@@ -113,11 +113,11 @@ target_take(Guard *self, Target *target, PyObject *how)
     State *state = PyType_GetModuleState(Py_TYPE(self));
     PyObject *result, *finish, *patches, *user;
     if (state == NULL
-        || !PyArg_ParseTuple(how, "O!OOOO:follow", state->launcher_type, &target->launcher, &result, &finish,
+        || !PyArg_ParseTuple(how, "O!OOOO:follow", state->types[LAUNCHER], &target->launcher, &result, &finish,
                              &patches, &user))
         return -1;
     if ((result != Py_None && !PyTuple_CheckExact(result)) || (result == Py_None) != (finish != Py_None)
-        || (patches != Py_None && !Py_IS_TYPE(patches, state->patches_type))) {
+        || (patches != Py_None && !Py_IS_TYPE(patches, state->types[PATCHES]))) {
         PyErr_SetString(PyExc_TypeError,
                         "calls are repeated with a result in a tuple or what makes it; pass Patches or None, too.");
         return -1;
@@ -165,10 +165,6 @@ static int
 guard_traverse(PyObject *op, visitproc visit, void *arg)
 {
     Guard *self = (Guard *)op;
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(self->captures);
-    Py_VISIT(self->lock);
-    Py_VISIT(self->modes);
     Py_VISIT(self->target.where);
     Py_VISIT(self->target.questions);
     Py_VISIT(self->target.launcher);
@@ -181,7 +177,7 @@ guard_traverse(PyObject *op, visitproc visit, void *arg)
         Py_VISIT(self->parameters[i].value);
         Py_VISIT(self->parameters[i].altered);
     }
-    return 0;
+    return references_traverse(op, visit, arg);
 }
 
 static int
@@ -196,6 +192,7 @@ guard_dealloc(PyObject *op)
 {
     Guard *self = (Guard *)op;
     PyObject_GC_UnTrack(op);
+    target_let_go(&self->target);
     for (Py_ssize_t i = 0; i < self->count; i++) {
         Parameter *each = &self->parameters[i];
         Py_XDECREF(each->name);
@@ -205,13 +202,7 @@ guard_dealloc(PyObject *op)
         PyMem_Free(each->layout.extents);
     }
     PyMem_Free(self->parameters);
-    Py_XDECREF(self->captures);
-    Py_XDECREF(self->lock);
-    Py_XDECREF(self->modes);
-    Py_XDECREF(self->grad);
-    Py_XDECREF(self->record);
-    target_let_go(&self->target);
-    let_go(op);
+    references_dealloc(op);
 }
 
 static PyMethodDef guard_methods[] = {
@@ -221,7 +212,12 @@ static PyMethodDef guard_methods[] = {
 };
 
 static PyMemberDef guard_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Guard, vectorcall), READONLY},
+    CALLED(Guard),
+    OWNED(Guard, captures),
+    OWNED(Guard, lock),
+    OWNED(Guard, modes),
+    OWNED(Guard, grad),
+    OWNED(Guard, record),
     {NULL},
 };
 
@@ -235,11 +231,4 @@ static PyType_Slot guard_slots[] = {
     {Py_tp_members, guard_members},
     {Py_tp_methods, guard_methods},
     {0, NULL},
-};
-
-static PyType_Spec guard_spec = {
-    .name = "accelerator_graph._core._fast.Guard",
-    .basicsize = sizeof(Guard),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
-    .slots = guard_slots,
 };

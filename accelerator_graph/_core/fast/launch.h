@@ -7,7 +7,7 @@ typedef struct {
     void *stream;
     PyObject *owner;  /* as long as this lives, the executable does */
     PyObject *failed; /* takes a code and raises */
-    Lock *lock;       /* NULL: launches depend on nothing */
+    Lock *lock;       /* of the graph: its owner has to be this one */
     int shared;       /* whether several launches may have the lock at once */
     void **latest;    /* NULL, or where another stream is noted if that is out of the ordinary */
     current_function current; /* NULL, or asked first: another context than this is out of the ordinary */
@@ -23,28 +23,20 @@ launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     State *state = PyType_GetModuleState(type);
     void *function, *executable, *stream;
     void *latest = NULL, *current = NULL, *context = NULL, *capturing = NULL;
-    PyObject *owner, *failed, *lock = Py_None;
+    PyObject *owner, *failed, *lock;
     int shared = 0;
     if (state == NULL
-        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OO|OO&O&O&O&p:Launch", names, address, &function,
-                                        address, &executable, address, &stream, &owner, &failed, &lock,
-                                        address, &latest, address, &current, address, &context, address,
-                                        &capturing, &shared))
+        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OOO!|O&O&O&O&p:Launch", names, address,
+                                        &function, address, &executable, address, &stream, &owner, &failed,
+                                        state->types[LOCK], &lock, address, &latest, address, &current,
+                                        address, &context, address, &capturing, &shared))
         return NULL;
     if (function == NULL) {
         PyErr_SetString(PyExc_ValueError, "function must be the address of a launch function, not 0.");
         return NULL;
     }
-    if (lock != Py_None && !Py_IS_TYPE(lock, state->lock_type)) {
-        PyErr_Format(PyExc_TypeError, "lock must be a Lock or None, not %R.", lock);
-        return NULL;
-    }
-    if (latest != NULL && lock == Py_None) {
-        PyErr_SetString(PyExc_ValueError, "latest is read with the lock held; pass a lock, too.");
-        return NULL;
-    }
-    if (shared && (latest != NULL || lock == Py_None)) {
-        PyErr_SetString(PyExc_ValueError, "a launch shares a lock, and has no latest stream then.");
+    if (shared && latest != NULL) {
+        PyErr_SetString(PyExc_ValueError, "latest is read with the lock held; do not share the lock.");
         return NULL;
     }
     Launch *self = (Launch *)type->tp_alloc(type, 0);
@@ -56,7 +48,7 @@ launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->stream = stream;
     self->owner = Py_NewRef(owner);
     self->failed = Py_NewRef(failed);
-    self->lock = lock == Py_None ? NULL : (Lock *)Py_NewRef(lock);
+    self->lock = (Lock *)Py_NewRef(lock);
     self->latest = latest;
     self->current = (current_function)current;
     self->context = context;
@@ -71,8 +63,7 @@ launch_reserve(Launch *self)
     Lock *lock = self->lock;
     if (!(self->shared ? lock_share(lock) : PyThread_acquire_lock(lock->lock, NOWAIT_LOCK)))
         return 0;
-    if ((lock->owner == NULL || lock->owner == self->owner)
-        && (self->latest == NULL || *self->latest == self->stream))
+    if (lock->owner == self->owner && (self->latest == NULL || *self->latest == self->stream))
         return 1;
     if (self->shared)
         lock_share_no_more(lock);
@@ -93,13 +84,13 @@ launch_now(Launch *self, Patches *patches, const uintptr_t *addresses, int *code
         return 0;
     if (self->capturing != NULL && (self->capturing(self->stream, &status) != 0 || status != 0))
         return 0;
-    if (self->lock != NULL && !launch_reserve(self))
+    if (!launch_reserve(self))
         return 0;
     Py_BEGIN_ALLOW_THREADS
     done = patches == NULL || patches_move(patches, addresses);
     if (done)
         *code = self->function(self->executable, self->stream);
-    if (self->lock != NULL && !self->shared)
+    if (!self->shared)
         PyThread_release_lock(self->lock->lock);
     Py_END_ALLOW_THREADS
     if (self->shared)
@@ -111,11 +102,7 @@ launch_now(Launch *self, Patches *patches, const uintptr_t *addresses, int *code
 static int
 launch_failed(Launch *self, int code)
 {
-    PyObject *answer = PyObject_CallFunction(self->failed, "i", code);
-    if (answer != NULL) {
-        Py_DECREF(answer);
-        PyErr_Format(PyExc_SystemError, "the launch answered %d, and %R did not raise.", code, self->failed);
-    }
+    raise_by(self->failed, code, PyObject_CallFunction(self->failed, "i", code));
     return -1;
 }
 
@@ -129,30 +116,9 @@ launch(Launch *self)
     return code == 0 ? 1 : launch_failed(self, code);
 }
 
-/* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */
-static int
-launch_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Launch *self = (Launch *)op;
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(self->owner);
-    Py_VISIT(self->failed);
-    Py_VISIT(self->lock);
-    return 0;
-}
-
-static void
-launch_dealloc(PyObject *op)
-{
-    Launch *self = (Launch *)op;
-    PyObject_GC_UnTrack(op);
-    Py_XDECREF(self->owner);
-    Py_XDECREF(self->failed);
-    Py_XDECREF(self->lock);
-    let_go(op);
-}
-
 static PyMemberDef launch_members[] = {
+    OWNED(Launch, failed),
+    OWNED(Launch, lock),
     {"owner", T_OBJECT_EX, offsetof(Launch, owner), READONLY, "As long as this lives, the executable does."},
     {NULL},
 };
@@ -160,17 +126,10 @@ static PyMemberDef launch_members[] = {
 static PyType_Slot launch_slots[] = {
     {Py_tp_doc, "An executable on a stream, and the function that launches it."},
     {Py_tp_new, launch_new},
-    {Py_tp_traverse, launch_traverse},
-    {Py_tp_dealloc, launch_dealloc},
+    {Py_tp_traverse, references_traverse},
+    {Py_tp_dealloc, references_dealloc},
     {Py_tp_members, launch_members},
     {0, NULL},
-};
-
-static PyType_Spec launch_spec = {
-    .name = "accelerator_graph._core._fast.Launch",
-    .basicsize = sizeof(Launch),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = launch_slots,
 };
 
 /* ---- Launcher: the callable that users hold --------------------------------------------------- */
@@ -247,7 +206,7 @@ launcher_set_target(PyObject *op, PyObject *target, void *Py_UNUSED(closure))
     State *state = PyType_GetModuleState(Py_TYPE(op));
     if (state == NULL)
         return -1;
-    if (target == NULL || (target != Py_None && !Py_IS_TYPE(target, state->launch_type))) {
+    if (target == NULL || (target != Py_None && !Py_IS_TYPE(target, state->types[LAUNCH]))) {
         PyErr_SetString(PyExc_TypeError, "target must be a Launch or None.");
         return -1;
     }
@@ -261,38 +220,17 @@ launcher_set_target(PyObject *op, PyObject *target, void *Py_UNUSED(closure))
 }
 
 static int
-launcher_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Launcher *self = (Launcher *)op;
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(self->target);
-    Py_VISIT(self->captures);
-    Py_VISIT(self->ordinary);
-    return 0;
-}
-
-static int
 launcher_clear(PyObject *op)
 {
     Py_CLEAR(((Launcher *)op)->target); /* the only one that can be younger than the launcher */
     return 0;
 }
 
-static void
-launcher_dealloc(PyObject *op)
-{
-    Launcher *self = (Launcher *)op;
-    PyObject_GC_UnTrack(op);
-    if (self->weakrefs != NULL)
-        PyObject_ClearWeakRefs(op);
-    Py_XDECREF(self->target);
-    Py_XDECREF(self->captures);
-    Py_XDECREF(self->ordinary);
-    let_go(op);
-}
-
 static PyMemberDef launcher_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launcher, vectorcall), READONLY},
+    OWNED(Launcher, target),
+    OWNED(Launcher, captures),
+    OWNED(Launcher, ordinary),
+    CALLED(Launcher),
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Launcher, weakrefs), READONLY},
     {NULL},
 };
@@ -307,17 +245,10 @@ static PyType_Slot launcher_slots[] = {
     {Py_tp_doc, "Enqueue one run of the graph on the stream that was bound."},
     {Py_tp_new, launcher_new},
     {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_traverse, launcher_traverse},
+    {Py_tp_traverse, references_traverse},
     {Py_tp_clear, launcher_clear},
-    {Py_tp_dealloc, launcher_dealloc},
+    {Py_tp_dealloc, references_dealloc},
     {Py_tp_members, launcher_members},
     {Py_tp_getset, launcher_getset},
     {0, NULL},
-};
-
-static PyType_Spec launcher_spec = {
-    .name = "accelerator_graph._core._fast.Launcher",
-    .basicsize = sizeof(Launcher),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
-    .slots = launcher_slots,
 };

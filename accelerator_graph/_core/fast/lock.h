@@ -6,7 +6,7 @@ typedef struct {
     unsigned long holder; /* the thread that runs Python while it has the lock, else 0 */
     unsigned long depth;  /* how often that thread has entered beyond the first time */
     unsigned long shared; /* how many launches share the lock now, while nobody has it */
-    PyObject *owner;      /* NULL, or the only owner whose launches may take the lock */
+    PyObject *owner;      /* the only owner whose launches may take the lock */
 } Lock;
 
 enum { SHORTEST_WAIT = 10, LONGEST_WAIT = 1000 }; /* microseconds between two looks at `shared` */
@@ -146,14 +146,6 @@ lock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 static int
-lock_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(((Lock *)op)->owner);
-    return 0;
-}
-
-static int
 lock_clear(PyObject *op)
 {
     Py_CLEAR(((Lock *)op)->owner);
@@ -163,12 +155,10 @@ lock_clear(PyObject *op)
 static void
 lock_dealloc(PyObject *op)
 {
-    Lock *self = (Lock *)op;
-    PyObject_GC_UnTrack(op);
-    Py_XDECREF(self->owner);
-    if (self->lock != NULL)
-        PyThread_free_lock(self->lock);
-    let_go(op);
+    PyThread_type_lock lock = ((Lock *)op)->lock;
+    references_dealloc(op);
+    if (lock != NULL)
+        PyThread_free_lock(lock);
 }
 
 static PyMethodDef lock_methods[] = {
@@ -181,24 +171,17 @@ static PyMethodDef lock_methods[] = {
 
 static PyMemberDef lock_members[] = {
     {"owner", T_OBJECT_EX, offsetof(Lock, owner), 0,
-     "The owner whose launches may take the lock: those of others take their ordinary way. Unset: all may."},
+     "The owner whose launches may take the lock: those of others take their ordinary way."},
     {NULL},
 };
 
 static PyType_Slot lock_slots[] = {
     {Py_tp_doc, "A recursive lock, as `threading.RLock`, that a `Launch` takes or shares without waiting."},
     {Py_tp_new, lock_new},
-    {Py_tp_traverse, lock_traverse},
+    {Py_tp_traverse, references_traverse},
     {Py_tp_clear, lock_clear},
     {Py_tp_dealloc, lock_dealloc},
     {Py_tp_methods, lock_methods},
     {Py_tp_members, lock_members},
     {0, NULL},
-};
-
-static PyType_Spec lock_spec = {
-    .name = "accelerator_graph._core._fast.Lock",
-    .basicsize = sizeof(Lock),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = lock_slots,
 };

@@ -49,31 +49,6 @@ method_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-/* No tp_clear: like a tuple, it refers only to what was there before, and its dict closes a cycle. */
-static int
-method_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Method *self = (Method *)op;
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(self->slot);
-    Py_VISIT(self->function);
-    Py_VISIT(self->dict);
-    return 0;
-}
-
-static void
-method_dealloc(PyObject *op)
-{
-    Method *self = (Method *)op;
-    PyObject_GC_UnTrack(op);
-    if (self->weakrefs != NULL)
-        PyObject_ClearWeakRefs(op);
-    Py_XDECREF(self->slot);
-    Py_XDECREF(self->function);
-    Py_XDECREF(self->dict);
-    let_go(op);
-}
-
 static PyObject *
 method_reduce(PyObject *op, PyObject *Py_UNUSED(ignored))
 {
@@ -86,7 +61,10 @@ static PyMethodDef method_methods[] = {
 };
 
 static PyMemberDef method_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Method, vectorcall), READONLY},
+    OWNED(Method, slot),
+    OWNED(Method, function),
+    OWNED(Method, dict),
+    CALLED(Method),
     {"__dictoffset__", T_PYSSIZET, offsetof(Method, dict), READONLY},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Method, weakrefs), READONLY},
     {NULL},
@@ -102,18 +80,10 @@ static PyType_Slot method_slots[] = {
     {Py_tp_new, method_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_descr_get, method_get},
-    {Py_tp_traverse, method_traverse},
-    {Py_tp_dealloc, method_dealloc},
+    {Py_tp_traverse, references_traverse},
+    {Py_tp_dealloc, references_dealloc},
     {Py_tp_members, method_members},
     {Py_tp_methods, method_methods},
     {Py_tp_getset, method_getset},
     {0, NULL},
-};
-
-static PyType_Spec method_spec = {
-    .name = "accelerator_graph._core._fast.Method",
-    .basicsize = sizeof(Method),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL
-             | Py_TPFLAGS_METHOD_DESCRIPTOR,
-    .slots = method_slots,
 };

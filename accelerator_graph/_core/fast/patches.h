@@ -304,29 +304,17 @@ patches_move_apart(PyObject *op, PyObject *given)
     return patches_move_to(op, given, 1);
 }
 
-/* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */
-static int
-patches_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Patches *self = (Patches *)op;
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(self->owner);
-    return 0;
-}
-
 static void
 patches_dealloc(PyObject *op)
 {
     Patches *self = (Patches *)op;
-    PyObject_GC_UnTrack(op);
     PyBuffer_Release(&self->now);
     PyBuffer_Release(&self->sizes);
     PyBuffer_Release(&self->captured);
     PyBuffer_Release(&self->own);
     PyMem_Free(self->node);
     PyMem_Free(self->word);
-    Py_XDECREF(self->owner);
-    let_go(op);
+    references_dealloc(op);
 }
 
 static PyMethodDef patches_methods[] = {
@@ -335,18 +323,17 @@ static PyMethodDef patches_methods[] = {
     {NULL},
 };
 
+static PyMemberDef patches_members[] = {
+    OWNED(Patches, owner),
+    {NULL},
+};
+
 static PyType_Slot patches_slots[] = {
     {Py_tp_doc, "The nodes of an executable that have addresses of arrays, and what changes them."},
     {Py_tp_new, patches_new},
-    {Py_tp_traverse, patches_traverse},
+    {Py_tp_traverse, references_traverse},
     {Py_tp_dealloc, patches_dealloc},
+    {Py_tp_members, patches_members},
     {Py_tp_methods, patches_methods},
     {0, NULL},
-};
-
-static PyType_Spec patches_spec = {
-    .name = "accelerator_graph._core._fast.Patches",
-    .basicsize = sizeof(Patches),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = patches_slots,
 };

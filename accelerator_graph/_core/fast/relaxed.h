@@ -65,11 +65,7 @@ change_make(const Relaxing *how, void *context, Change *change)
     if (code == 0)
         return 1;
     change_undo(how, change);
-    PyObject *answer = PyObject_CallFunction(how->failed, "ii", failed, code);
-    if (answer != NULL) {
-        Py_DECREF(answer);
-        PyErr_Format(PyExc_SystemError, "the driver answered %d, and %R did not raise.", code, how->failed);
-    }
+    raise_by(how->failed, code, PyObject_CallFunction(how->failed, "ii", failed, code));
     return 0;
 }
 
@@ -157,34 +153,13 @@ relaxing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     State *state = PyType_GetModuleState(type);
     self->vectorcall = relaxing_call;
-    self->section_type = (PyTypeObject *)Py_NewRef(state->relaxed_type);
+    self->section_type = (PyTypeObject *)Py_NewRef(state->types[RELAXED]);
     self->current = (current_function)current;
     self->set = (context_function)set;
     self->exchange = (exchange_function)exchange;
     self->mode = mode;
     self->failed = Py_NewRef(failed);
     return (PyObject *)self;
-}
-
-/* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */
-static int
-relaxing_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Relaxing *self = (Relaxing *)op;
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(self->section_type);
-    Py_VISIT(self->failed);
-    return 0;
-}
-
-static void
-relaxing_dealloc(PyObject *op)
-{
-    Relaxing *self = (Relaxing *)op;
-    PyObject_GC_UnTrack(op);
-    Py_XDECREF(self->section_type);
-    Py_XDECREF(self->failed);
-    let_go(op);
 }
 
 static PyMethodDef relaxed_methods[] = {
@@ -201,15 +176,10 @@ static PyType_Slot relaxed_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec relaxed_spec = {
-    .name = "accelerator_graph._core._fast.Relaxed",
-    .basicsize = sizeof(Relaxed),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = relaxed_slots,
-};
-
 static PyMemberDef relaxing_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Relaxing, vectorcall), READONLY},
+    OWNED(Relaxing, section_type),
+    OWNED(Relaxing, failed),
+    CALLED(Relaxing),
     {NULL},
 };
 
@@ -217,15 +187,8 @@ static PyType_Slot relaxing_slots[] = {
     {Py_tp_doc, "Makes a `Relaxed` for a context."},
     {Py_tp_new, relaxing_new},
     {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_traverse, relaxing_traverse},
-    {Py_tp_dealloc, relaxing_dealloc},
+    {Py_tp_traverse, references_traverse},
+    {Py_tp_dealloc, references_dealloc},
     {Py_tp_members, relaxing_members},
     {0, NULL},
-};
-
-static PyType_Spec relaxing_spec = {
-    .name = "accelerator_graph._core._fast.Relaxing",
-    .basicsize = sizeof(Relaxing),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
-    .slots = relaxing_slots,
 };

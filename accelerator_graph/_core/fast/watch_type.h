@@ -49,42 +49,19 @@ watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static int
-watch_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Watch *self = (Watch *)op;
-    Py_VISIT(Py_TYPE(op));
-    Py_VISIT(self->ask);
-    Py_VISIT(self->last);
-    Py_VISIT(self->kinds);
-    Py_VISIT(self->kind_of);
-    Py_VISIT(self->pure);
-    Py_VISIT(self->after_call);
-    Py_VISIT(self->functions);
-    return 0;
-}
-
-static void
-watch_dealloc(PyObject *op)
-{
-    Watch *self = (Watch *)op;
-    PyObject_GC_UnTrack(op);
-    Py_DECREF(self->key);
-    Py_DECREF(self->ask);
-    Py_DECREF(self->last);
-    Py_DECREF(self->kinds);
-    Py_DECREF(self->kind_of);
-    Py_DECREF(self->waits);
-    Py_DECREF(self->waits_in_c);
-    Py_DECREF(self->pure);
-    Py_DECREF(self->after_call);
-    Py_DECREF(self->disable);
-    Py_DECREF(self->functions);
-    Py_DECREF(self->name);
-    let_go(op);
-}
-
 static PyMemberDef watch_members[] = {
+    OWNED(Watch, key),
+    OWNED(Watch, ask),
+    OWNED(Watch, last),
+    OWNED(Watch, kinds),
+    OWNED(Watch, kind_of),
+    OWNED(Watch, waits),
+    OWNED(Watch, waits_in_c),
+    OWNED(Watch, pure),
+    OWNED(Watch, after_call),
+    OWNED(Watch, disable),
+    OWNED(Watch, functions),
+    OWNED(Watch, name),
     {"alone", T_BOOL, offsetof(Watch, alone), 0},
     {NULL},
 };
@@ -93,19 +70,12 @@ static PyMemberDef watch_members[] = {
 static PyType_Slot watch_slots[] = {
     {Py_tp_doc, "Asks at each event of the interpreter whether a capture goes on."},
     {Py_tp_new, watch_new},
-    {Py_tp_traverse, watch_traverse},
-    {Py_tp_dealloc, watch_dealloc},
+    {Py_tp_traverse, references_traverse},
+    {Py_tp_dealloc, references_dealloc},
     {Py_tp_methods, watch_methods},
     {Py_tp_members, watch_members},
 #if PY_VERSION_HEX < 0x030C0000
     {Py_tp_call, watch_call},
 #endif
     {0, NULL},
-};
-
-static PyType_Spec watch_spec = {
-    .name = "accelerator_graph._core._fast.Watch",
-    .basicsize = sizeof(Watch),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = watch_slots,
 };

@@ -130,7 +130,7 @@ def _names_of_nodes(graph: Graph) -> list[str]:
     assert captured is not None
     if graph.collectives:
         raise NotFollowing("its work asks for a collective, which may know memory by other means")
-    nodes, _ = captured.recorder.nodes(captured.value)
+    nodes, _ = captured.backend.nodes(captured.native)
     for node in nodes:
         _check_name(f"node {node.id}", node)
     return [node.name[:_SHOWN] for node in nodes]
@@ -147,10 +147,7 @@ def _check_name(subject: str, node: GraphNode) -> None:
 def _parameters(graph: Graph) -> Sequence[NodeParameters]:
     captured = _made(graph).captured
     assert captured is not None
-    found = captured.recorder.parameters(captured.value)
-    if found is None:
-        raise NotFollowing(f"backend {captured.backend.name!r} does not tell the parameters of nodes")
-    return found
+    return captured.backend.parameters(captured.native)
 
 
 def _setters(graph: Graph, words: Sequence[ArgumentWord], names: Sequence[str]) -> dict[int, NodeSetter]:
@@ -159,10 +156,10 @@ def _setters(graph: Graph, words: Sequence[ArgumentWord], names: Sequence[str]) 
     runner = _made(graph)
     assert runner.captured is not None
     assert runner.executable is not None
-    recorder = runner.captured.recorder
+    backend, made = runner.captured.backend, (runner.captured.native, runner.executable.native)
     found: dict[int, NodeSetter] = {}
     for number in sorted({each.node for each in words}):
-        setter = recorder.node_setter(runner.captured.value, runner.executable.value, number)
+        setter = backend.node_setter(*made, number)
         if setter is None or not setter.blocks:
             raise NotFollowing(f"the parameters of node {number} ({names[number]}) can't be changed")
         found[number] = setter

@@ -12,7 +12,7 @@ from ..._core.current_stream import side_of
 from ..._core.pools import AnyPool, PoolId, check_pool, graph_pool_handle
 from ..._core.streams import Stream, captured_by
 from ..._interpreter.outside import integer
-from ...backends.base import Recorder
+from ...backends.base import Capability
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
 from ...interop import registry as interop
 from ..call_order import current_stream
@@ -134,7 +134,7 @@ def make_graphed_callables(
     for each in passes:
         _check_places(each, stream)
     pool = graph_pool_handle() if pool is None else pool
-    settable = type(stream._backend).node_setter is not Recorder.node_setter
+    settable = Capability.SET_NODE in stream._backend.capabilities(stream.device)
     made = _capture(passes, stream, num_warmup_iters, pool, nodes=inputs == "node" and settable)
     found = _install(passes, made)
     return found[0] if single else found

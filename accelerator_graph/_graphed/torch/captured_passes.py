@@ -10,7 +10,7 @@ from ..._arrays.arrays import array_type_of
 from ..._core.pools import PoolId
 from ..._core.streams import Stream
 from ...api import Graph, graph
-from ...backends.base import Recorder
+from ...backends.base import Capability
 from ...errors import GraphStateError, UnsupportedError
 from ..input_nodes import InputNodes
 
@@ -193,7 +193,7 @@ class CapturedPass:
         runner = self.graph._runner
         assert runner is not None
         assert runner.captured is not None
-        settable = type(runner.captured.recorder).node_setter is not Recorder.node_setter
+        settable = Capability.SET_NODE in runner.captured.backend.capabilities(self._side.device)
         if settable and nodes.connect(self.graph):
             self.nodes = nodes if nodes.arguments else None
             return True

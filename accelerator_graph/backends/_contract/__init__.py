@@ -6,6 +6,12 @@ from ..._interpreter import imported_on_use
 
 TYPE_CHECKING: bool = False  # as in the package itself
 if TYPE_CHECKING:
+    from .answers import LaunchFunction as LaunchFunction
+    from .answers import NativeCalls as NativeCalls
+    from .answers import SameContext as SameContext
+    from .answers import SameStream as SameStream
+    from .answers import SetFunction as SetFunction
+    from .answers import StatusFunction as StatusFunction
     from .contents import BackendReport as BackendReport
     from .contents import DeviceMemory as DeviceMemory
     from .contents import GraphContents as GraphContents
@@ -20,8 +26,11 @@ if TYPE_CHECKING:
     from .parameters import word as word
 
 HOMES = {
+    f"{__name__}.answers": "LaunchFunction NativeCalls SameContext SameStream SetFunction StatusFunction",
     f"{__name__}.contents": "BackendReport DeviceMemory GraphContents GraphEdge GraphNode Misfit",
     f"{__name__}.parameters": "Argument Change NodeParameters NodeSetter addresses_in word",
+    "accelerator_graph.backends.mixins": "ChangesGraphs Enqueues Events HasHandles Lends MarksProgress "
+    "ProfilesGraphs ReadsGraphs RecordsReplays TimesEvents TimesGraphs UpdatesGraphs",
 }
 
 if not TYPE_CHECKING:

@@ -5,30 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 from ..._interpreter import Record
 
 
 class Capability(StrEnum):
-    """What a backend may be able to do. If not, its methods raise `unsupported`, as the defaults do."""
+    """What a runtime may be able to do. The table in `base` has the classes with the methods."""
 
     EVENTS = "events"
-    """`record_event`, `wait_event` and `query`: streams can be forked and joined."""
-    ENQUEUE = "enqueue"
-    """`fill`, `copy` and `launch`: work can be enqueued through the library."""
-    HANDLES = "handles"
-    """`handle_int`, and `as_stream` of an int: streams, graphs and executables have handles that other
-    libraries understand."""
-    NODES = "nodes"
-    """`nodes` and `node_count`: the nodes of a graph and their dependencies can be listed."""
-    CHILD_GRAPHS = "child_graphs"
-    """`replay` onto a capturing stream is recorded into that capture."""
-    UPLOAD = "upload"
-    """`upload` moves an executable to the device ahead of its first replay."""
     TIMING = "timing"
-    """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
+    ENQUEUE = "enqueue"
+    PROGRESS = "progress"
+    HANDLES = "handles"
+    NODES = "nodes"
+    CHILD_GRAPHS = "child_graphs"
+    SET_NODE = "set_node"
+    UPDATE = "update"
     GRAPH_EVENTS = "graph_events"
-    """`instantiate_timed`: an executable can record timed events, so that parts of a graph can be timed."""
+    NODE_TIMES = "node_times"
 
 
 class CaptureStatus(StrEnum):
@@ -80,12 +75,16 @@ class CaptureInfo(Record):
     ----------
     id : int
         A number shared by all streams of one capture, and by no other capture in progress.
+    nodes : int, optional
+        How many nodes it has recorded so far, those of all streams that take part; None if that can't be
+        known. Asked for at labels, and ahead of the end.
     """
 
-    __slots__ = ("id",)
+    __slots__ = ("id", "nodes")
 
-    def __init__(self, id: int) -> None:
+    def __init__(self, id: int, nodes: int | None = None) -> None:
         self.id: int = id
+        self.nodes: int | None = nodes
 
 
 class SameStream(Record):
@@ -202,3 +201,37 @@ class StatusFunction(Record):
         self.address: int = address
         self.active: int = active
         self.alive: int = alive
+
+
+class NativeCalls:
+    """What a backend can do faster for one stream than its methods do, which mean the same.
+
+    A subclass overrides what it has. The defaults mean that there is nothing faster.
+    """
+
+    __slots__ = ()
+
+    def bind(self, executable: Any) -> Callable[[], None] | None:
+        """Return a callable without arguments that does what `replay` does, as fast as it can be.
+
+        Decide here what can be decided before the call. The library keeps executable and stream alive as
+        long as it uses the callable, which follows each `update` of the executable and each change of a node.
+        """
+        return None
+
+    def launch_function(self, executable: Any) -> LaunchFunction | None:
+        """Return a function in C that does what `replay` does. The library calls it in place of `bind`'s."""
+        return None
+
+    def status_function(self) -> StatusFunction | None:
+        """Return a function in C that says whether the stream captures.
+
+        Called in place of `capture_status` for the events of a diagnosed capture, and ahead of some replays.
+        """
+        return None
+
+    def upload(self, executable: Any) -> None:
+        """Move the executable to the device, in stream order, without running it.
+
+        Called for a stream that is not capturing, when a user binds a graph to it.
+        """

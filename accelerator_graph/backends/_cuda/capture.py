@@ -11,6 +11,7 @@ from ...errors import AcceleratorGraphError, DriverError
 from .._shared import ILLEGAL_STATE, PER_THREAD_STREAM, no_graph
 from ..base import CaptureMode
 from .driver import Driver, Graph, Handle
+from .nodes import node_count
 
 _ACTIVE = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE
 
@@ -78,10 +79,15 @@ def abandon(driver: Driver, capture: Capture) -> None:
     _over(driver, capture, answer[0] if answer else (None, None))
 
 
-def graph_of(driver: Driver, stream: Any) -> Any | None:
-    """Return the graph that a stream is recording into; None if there is none, or the capture is broken."""
-    status, _, graph, *_ = driver.call(driver.capture_info, stream)
-    return graph if int(status) == _ACTIVE and int(graph) else None
+def info(driver: Driver, stream: Any) -> tuple[int, int] | None:
+    """Return the number of the capture that a stream takes part in, and how many nodes it has recorded.
+
+    None if there is no capture, or it is broken.
+    """
+    status, number, graph, *_ = driver.call(driver.capture_function, stream)
+    if int(status) != _ACTIVE or not int(graph):
+        return None
+    return int(number), node_count(driver, graph)
 
 
 def _is_capturing(driver: Driver, capture: Capture) -> bool:

@@ -72,17 +72,18 @@ class Driver:
         "ask_current",
         "ask_status",
         "calls",
+        "capture_function",
         "capture_info",
         "capture_modes",
         "current_address",
         "device_count",
+        "edges_address",
         "instantiate_flags",
         "launch_broke",
         "launch_failed",
         "launch_found",
         "name",
         "pointer_type",
-        "recorded",
         "relaxed",
         "relaxed_mode",
         "status_address",
@@ -124,17 +125,18 @@ class Driver:
         self.launch_found = LaunchFunction(self.address("cuGraphLaunch", 12000), answered)
         self.current_address = self.address("cuCtxGetCurrent", 12000)
         self.status_address = self.address("cuStreamIsCapturing", 12000)
+        self.edges_address = self.address("cuGraphGetEdges", 12030)
         # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
         newer = hasattr(self.api, "cuStreamGetCaptureInfo_v3") and self.address(
             "cuStreamGetCaptureInfo", 12030
         )
-        self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
+        self.capture_function = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
         self.use(hot_calls(self, interpreter.in_c()))
 
     def use(self, hot: HotCalls) -> None:
         """Make calls in this way from now on."""
         self.ask_current, self.ask_context, self.ask_status = hot.current, hot.context, hot.status
-        self.recorded, self.relaxed, self.wait = hot.recorded, hot.relaxed, hot.wait
+        self.capture_info, self.relaxed, self.wait = hot.capture_info, hot.relaxed, hot.wait
 
     # ---- calls ---------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         @property
         def relaxed_mode(self) -> Any: ...
         @property
-        def capture_info(self) -> str: ...
+        def capture_function(self) -> str: ...
         @property
         def ask_current(self) -> Number: ...
         def address(self, function: str, version: int) -> int: ...
@@ -52,8 +52,9 @@ class HotCalls:
         Returns the number of a context, which no other context ever gets.
     status : callable
         Returns the capture status of a stream.
-    recorded : callable or None
-        Returns how many nodes a stream's capture has; None if it is broken. None without the extension.
+    capture_info : callable or None
+        Returns the number of a stream's capture and how many nodes it has; None if there is none or it is
+        broken. None without the extension.
     relaxed : callable
         Takes a context, and returns a section that makes it current, as `Driver.current` does. Calls made
         meanwhile disturb no capture, not even this thread's.
@@ -61,21 +62,21 @@ class HotCalls:
         Waits until all work on a stream is done.
     """
 
-    __slots__ = ("context", "current", "recorded", "relaxed", "status", "wait")
+    __slots__ = ("capture_info", "context", "current", "relaxed", "status", "wait")
 
     def __init__(
         self,
         current: Number,
         context: Number,
         status: Number,
-        recorded: Callable[[Any], int | None] | None,
+        capture_info: Callable[[Any], tuple[int, int] | None] | None,
         relaxed: Callable[[Any], Relaxed],
         wait: Callable[[Any], object],
     ) -> None:
         self.current = current
         self.context = context
         self.status = status
-        self.recorded = recorded
+        self.capture_info = capture_info
         self.relaxed = relaxed
         self.wait = wait
 
@@ -94,20 +95,22 @@ def hot_calls(driver: Driver, extension: Any) -> HotCalls:
         asking("cuCtxGetCurrent"),
         asking("cuCtxGetId"),
         asking("cuStreamIsCapturing"),
-        _recorded(driver, extension),
+        _capture_info(driver, extension),
         _relaxing(driver, extension),
         _waiting(driver, extension),
     )
 
 
-def _recorded(driver: Driver, extension: Any) -> Callable[[Any], int | None] | None:
+def _capture_info(driver: Driver, extension: Any) -> Callable[[Any], tuple[int, int] | None] | None:
     with_edges = driver.address("cuStreamGetCaptureInfo", 12030)
     info = with_edges or driver.address("cuStreamGetCaptureInfo", _CUDA)
     nodes = driver.address("cuGraphGetNodes", _CUDA)
     if extension is None or not info or not nodes:
         return None
-    failed = partial(driver.answered, driver.capture_info)
-    made: Callable[[Any], int | None] = extension.Recorded(info, nodes, bool(with_edges), failed)
+    failed = partial(driver.answered, driver.capture_function)
+    made: Callable[[Any], tuple[int, int] | None] = extension.CaptureInfo(
+        info, nodes, bool(with_edges), failed
+    )
     return made
 
 

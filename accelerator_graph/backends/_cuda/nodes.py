@@ -30,12 +30,6 @@ def node_count(driver: Driver, graph: Any) -> int:
     return count
 
 
-def root_count(driver: Driver, graph: Any) -> int:
-    """Return the number of a graph's nodes that depend on no other node."""
-    count: int = driver.call("cuGraphGetRootNodes", graph, 0)[1]
-    return count
-
-
 def kind_of(driver: Driver, node: Any) -> str:
     """Return the kind of a node: the driver's name for it in lower case."""
     try:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
 from .._shared.nodes import release
-from ..base import Backend, GraphNode
+from ..base import GraphNode
+from ..mixins import TimesGraphs
 
 _ACTIVITIES = {"kernel": "CONCURRENT_KERNEL", "memcpy": "MEMCPY", "memset": "MEMSET"}
 """The kinds of CUPTI's activities by those of the nodes that it sees."""
@@ -38,7 +39,7 @@ class Record(NamedTuple):
 
 
 def time_nodes(
-    backend: Backend, graph: Any, stream: Any, runs: int
+    backend: TimesGraphs, graph: Any, stream: Any, runs: int
 ) -> Sequence[Mapping[int, tuple[float, float]]]:
     """Run a copy of a graph, and return when its nodes ran."""
     nodes, _ = backend.nodes(graph)

@@ -39,6 +39,8 @@ class Addresses(Protocol):
     """The part of the driver that the functions are looked up with."""
 
     calls: Calls | None
+    edges_address: int
+    """That of ``cuGraphGetEdges`` as CUDA 12.3 has it; 0 before."""
 
     def address(self, function: str, version: int) -> int:
         """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
@@ -50,7 +52,7 @@ class Addresses(Protocol):
 def calls_of(driver: Addresses) -> Calls:
     """Return the functions, which are looked up once."""
     if driver.calls is None:
-        edges = driver.address("cuGraphGetEdges", 12030)
+        edges = driver.edges_address
         driver.calls = Calls(
             _address(driver, "cuGraphNodeGetType"),
             _address(driver, "cuGraphKernelNodeGetParams"),

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._shared.nodes import instantiate_copy, rerouted
-from ..base import Backend
+from ..mixins import Events
 from .driver import Driver, Event, Executable, Graph
 from .nodes import dependencies, node_handles
 
 
 def instantiate_timed(
-    backend: Backend, driver: Driver, graph: Graph, before: Sequence[int], after: Sequence[int]
+    backend: Events, driver: Driver, graph: Graph, before: Sequence[int], after: Sequence[int]
 ) -> tuple[Executable, Sequence[Event]]:
     """Make an executable of a copy that has nodes which record events."""
     context = graph.context

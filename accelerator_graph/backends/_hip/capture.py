@@ -12,6 +12,7 @@ from ...errors import AcceleratorGraphError, DriverError
 from .._shared import ILLEGAL_STATE, PER_THREAD_STREAM, keep, no_graph
 from ..base import CaptureMode
 from .driver import Driver, Graph, Handle
+from .nodes import node_count
 
 _ACTIVE = 1
 _MODES = ("global", "thread_local", "relaxed")
@@ -85,11 +86,16 @@ def abandon(driver: Driver, capture: Capture) -> None:
     _over(driver, capture, graph, codes[0] if codes else None)
 
 
-def graph_of(driver: Driver, stream: int) -> int:
-    """Return the graph that a stream is recording into; 0 if there is none, or the capture is broken."""
+def info(driver: Driver, stream: int) -> tuple[int, int] | None:
+    """Return the number of the capture that a stream takes part in, and how many nodes it has recorded.
+
+    None if there is no capture, or it is broken.
+    """
     graph = c_void_p()
-    status, _ = driver.call("hipStreamGetCaptureInfo_v2", stream, byref(graph), None, None)
-    return graph.value or 0 if status == _ACTIVE else 0
+    status, number = driver.call("hipStreamGetCaptureInfo_v2", stream, byref(graph), None, None)
+    if status != _ACTIVE or not graph.value:
+        return None
+    return number, node_count(driver, graph.value)
 
 
 def _end(driver: Driver, capture: Capture, graph: c_void_p, codes: list[int]) -> None:

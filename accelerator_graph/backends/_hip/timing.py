@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._shared.nodes import instantiate_copy, rerouted
-from ..base import Backend
+from ..mixins import Events
 from .driver import Driver, Graph
 from .events import Event
 from .nodes import add_dependencies, in_order, remove_dependencies
@@ -13,7 +13,7 @@ from .runs import Executable
 
 
 def instantiate_timed(
-    backend: Backend, driver: Driver, graph: Graph, before: Sequence[int], after: Sequence[int]
+    backend: Events, driver: Driver, graph: Graph, before: Sequence[int], after: Sequence[int]
 ) -> tuple[Executable, Sequence[Event]]:
     """Make an executable of a copy that has nodes which record events."""
     device, timed = graph.device, int(driver.api.hipEventDefault)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.outside import raises_again, text_of
 from ..._interpreter.process import after_fork
@@ -13,6 +13,9 @@ from ..._plugins import Catalogue
 from ...errors import AcceleratorGraphError, BackendContractError, BackendError, BackendUnavailableError
 from ..base import Backend
 from .instances import Instances, reason_of
+
+if TYPE_CHECKING:
+    from ..base import AnyBackend
 
 ACCELERATORS = ("cuda", "hip")
 """These built-in backends are tried first, in this order, before any third party is loaded."""
@@ -23,7 +26,7 @@ class Decision:
 
     __slots__ = ("backend", "reasons")
 
-    def __init__(self, backend: Backend | None, reasons: dict[str, str]) -> None:
+    def __init__(self, backend: AnyBackend | None, reasons: dict[str, str]) -> None:
         self.backend = backend
         self.reasons = reasons
         """Why each backend that was tried can't be used, by name."""
@@ -124,7 +127,7 @@ def claim(
     catalogue: Catalogue[Backend],
     instances: Instances,
     reasons: dict[str, str],
-) -> tuple[Backend, Any] | None:
+) -> tuple[AnyBackend, Any] | None:
     """Ask the backends that may know the object's type, and return the first answer: see `Registry.claim`.
 
     Notes in `reasons` why plug-ins can't be loaded, since the object may have been theirs.

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from numbers import Integral, Real
 from threading import Lock, RLock, get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..._interpreter.outside import message_of, raises_again, text_of
 from ..._interpreter.process import after_fork
-from ...errors import BackendError, BackendUnavailableError
+from ...errors import BackendContractError, BackendError, BackendUnavailableError
 from .. import _contract as contract
 from ..base import Availability, Backend
+
+if TYPE_CHECKING:
+    from ..base import AnyBackend
 
 _FORKED = (
     "it was opened before this process was forked, and its driver does not survive a fork; start the "
@@ -103,16 +106,16 @@ class Instances:
         """Return True if the backend was opened before this process was forked and did not survive it."""
         return self._load(name) in self._forked
 
-    def get(self, name: str) -> Backend:
+    def get(self, name: str) -> AnyBackend:
         """Return the opened instance. Opens it first if it is not open."""
         if not isinstance(name, str):
             raise TypeError(f"backend must be a str, the backend's name, not {name!r}.")
         backend = self._opened.get(name)
-        if backend is not None:
-            return backend
-        mine = _Opening()
-        with mine.lock:
-            return self._get(name, mine)
+        if backend is None:
+            mine = _Opening()
+            with mine.lock:
+                backend = self._get(name, mine)
+        return cast("AnyBackend", backend)
 
     def _get(self, name: str, mine: _Opening) -> Backend:
         while True:
@@ -154,6 +157,8 @@ class Instances:
             instance = opening.backend = backend()
             instance.name = name
             instance.open()
+            if problem := _unfounded(instance):
+                raise BackendContractError(f"backend {name!r} {problem}.")
             return instance
 
         try:
@@ -161,6 +166,9 @@ class Instances:
         except BackendUnavailableError as error:
             self._failures[name] = reason_of(error, name)
             raise unavailable(name, self._failures[name]) from error
+        except BackendContractError as error:
+            self._failures[name] = message_of(error)
+            raise
         except (Exception, SystemExit) as error:
             if isinstance(error, SystemExit) and not raises_again(opened):
                 raise
@@ -186,6 +194,19 @@ class Instances:
                 self._forked.add(type(backend))
         self._opened.clear()
         self._opening.clear()
+
+
+def _unfounded(backend: Backend) -> str:
+    """Return the end of a sentence if a backend claims a capability whose class it does not inherit."""
+    for device in range(backend.device_count()):
+        wrong = backend.capabilities(device) - backend.inherited
+        if wrong:
+            listed = ", ".join(sorted(map(repr, map(str, wrong))))
+            return (
+                f"claims the capabilities {listed} and does not inherit their classes; the table in "
+                "accelerator_graph.backends.base has them"
+            )
+    return ""
 
 
 def unavailable(name: str, reason: str) -> BackendUnavailableError:

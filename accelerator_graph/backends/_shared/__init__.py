@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from ...errors import BackendUnavailableError, DriverError, Reason, capture_error, driver_error
-from ..base import Availability, Capability, CaptureMode, CaptureStatus
+from ..base import Availability, CaptureMode, CaptureStatus
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
 Driver = TypeVar("Driver", bound="_Driver")
 
-CAPABILITIES = frozenset(
-    (
-        Capability.EVENTS,
-        Capability.ENQUEUE,
-        Capability.HANDLES,
-        Capability.NODES,
-        Capability.UPLOAD,
-        Capability.TIMING,
-        Capability.GRAPH_EVENTS,
-    )
-)
 CAPTURE_MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")
 CAPTURE_STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
 

@@ -7,7 +7,8 @@ from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from ...errors import DriverError
-from ..base import Backend, Misfit
+from ..base import Misfit
+from ..mixins import Events
 
 
 class Shape(NamedTuple):
@@ -73,7 +74,7 @@ def rerouted(
 
 
 def instantiate_copy(
-    backend: Backend,
+    backend: Events,
     copy: Callable[[], Any],
     new_events: Iterable[Any],
     add_events: Callable[[Any, Sequence[Any]], None],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
@@ -93,7 +93,7 @@ def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
     def starts(code: CodeType, offset: int) -> Any:
         """Stand in for the event of the line of a one-line function, which Python 3.13 does not have."""
         if pieces is not None and code in WAITS:
-            pieces.starts(sys._getframe(1))
+            pieces.starts(_frame_of(code))
             return None
         one_line = {number for _, _, number in code.co_lines() if number} == {code.co_firstlineno}
         return line(code, code.co_firstlineno) if one_line else _monitoring.DISABLE
@@ -102,46 +102,54 @@ def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
         return starts, line, python_returns, c_returns, c_returns, raises
 
     def calls(code: CodeType, offset: int, function: Any, first: Any) -> None:
-        pieces.calls(sys._getframe(1), function, first)
+        pieces.calls(_frame_of(code), function, first)
 
     def c_call_ends(code: CodeType, offset: int, function: Any, first: Any) -> None:
-        pieces.ends(sys._getframe(1))
+        pieces.ends(_frame_of(code))
         c_returns(code, offset, function, first)
 
     def ends(code: CodeType, offset: int, value: object) -> Any:
-        pieces.ends(sys._getframe(1))
+        pieces.ends(_frame_of(code))
         return python_returns(code, offset, value)
 
     def unwinds(code: CodeType, offset: int, error: BaseException) -> None:
-        pieces.ends(sys._getframe(1))
+        pieces.ends(_frame_of(code))
 
     return starts, line, ends, c_call_ends, c_call_ends, raises, calls, unwinds
 
 
 def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
     """Return what is called at each kind of event where C does not answer it."""
-    frame_at, disable = sys._getframe, _monitoring.DISABLE
+    disable = _monitoring.DISABLE
 
     def line(code: CodeType, number: int) -> Any:
         if is_unwatched(code):
             return disable
-        trace.at_line(frame_at(1), (code, number, True))
+        trace.at_line(_frame_of(code), number)
         return None
 
     def python_returns(code: CodeType, offset: int, value: object) -> Any:
         if is_unwatched(code):
             return disable
-        trace.at_return(frame_at(1))
+        trace.at_return(_frame_of(code))
         return None
 
     def c_returns(code: CodeType, offset: int, function: Any, first: Any) -> None:
         if id(function) not in _PURE and not is_passive(code):  # these events can't be disabled
-            trace.after_call(frame_at(1), offset, function, first)
+            trace.after_call(_frame_of(code), offset, function, first)
 
     def raises(code: CodeType, offset: int, error: BaseException) -> None:
-        trace.at_exception(frame_at(1), error)
+        trace.at_exception(_frame_of(code), error)
 
     return line, python_returns, c_returns, raises
+
+
+def _frame_of(code: CodeType) -> FrameType:
+    """Return the frame of an event, which is the innermost of that code."""
+    frame = sys._getframe(2)
+    while frame.f_code is not code and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def _after_fork() -> None:

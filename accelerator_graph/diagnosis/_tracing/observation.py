@@ -129,10 +129,10 @@ class CaptureTrace:
 
     # ---- at the interpreter's events, on any thread ------------------------------------------------
 
-    def at_line(self, frame: FrameType, moment: Moment) -> None:
+    def at_line(self, frame: FrameType, line: int) -> None:
         """Ask before a line runs."""
         if self.goes_on():
-            self.last[threading.get_ident()] = moment
+            self.last[threading.get_ident()] = frame.f_code, line, True
         else:
             self._broke_between(frame)
 

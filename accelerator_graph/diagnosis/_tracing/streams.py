@@ -6,15 +6,18 @@ import sys
 import warnings
 from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._core import stream_stack
 from ..._core.call_site import outside
 from ..._core.streams import Event, Stream
-from ...backends.base import Backend, Capability, CaptureStatus
+from ...backends.base import Capability, CaptureStatus
 from ...errors import AcceleratorGraphError, EscapedWorkWarning, UnsupportedError
 from ...interop.base import Inspectable, Undo
 from .places import Place, stack_of, users
+
+if TYPE_CHECKING:
+    from ...backends.base import AnyBackend as Backend
 
 _SHOWN = 5
 _DEFAULT = 2
@@ -36,27 +39,31 @@ WAITS = frozenset(
 
 
 class Streams:
-    """The streams of a backend, as it knows them, by whatever stands for them."""
+    """The streams of a backend, by whatever stands for them, and those that join a capture."""
 
     def __init__(self, backend: Backend, captured: Any) -> None:
-        self.backend = backend
-        self.own = self.key(captured)
+        self._backend = backend
+        self._own = self._key(captured)
+        self._forks: dict[int, list[Place]] = {}
+        """Where each stream has joined the capture."""
+        self._joined: set[int] = set()
+        """Those that the captured one has waited for since."""
 
-    def key(self, native: Any) -> int:
+    def _key(self, native: Any) -> int:
         """Return a number that is the same for all objects that mean one stream."""
         try:
-            return self.backend.handle_int(native)
+            return self._backend.handle_int(native)
         except UnsupportedError:
             return id(native)
 
-    def native(self, obj: Any) -> Any:
+    def _native(self, obj: Any) -> Any:
         """Return a stream as the backend knows it; None if that is not possible."""
         if isinstance(obj, Stream):
             return obj._native
         for attribute in ("cuda_stream", "ptr"):  # torch's, CuPy's
             obj = getattr(obj, attribute, obj)
         with suppress(Exception):
-            return self.backend.as_stream(obj)
+            return self._backend.as_stream(obj)
         return None
 
     def is_captured(self, obj: Any) -> bool | None:
@@ -64,29 +71,18 @@ class Streams:
 
         That of a default stream is not asked for: a driver may refuse to answer.
         """
-        native = None if any("Event" in each.__name__ for each in type(obj).__mro__) else self.native(obj)
+        native = None if any("Event" in each.__name__ for each in type(obj).__mro__) else self._native(obj)
         if native is None:
             return None
-        try:
-            if not 0 <= self.key(native) <= _DEFAULT:
-                return self.backend.capture_status(native) is not CaptureStatus.NONE
-        except AcceleratorGraphError:
-            pass
+        with suppress(AcceleratorGraphError):
+            if not 0 <= self._key(native) <= _DEFAULT:
+                return self._backend.capture_status(native) is not CaptureStatus.NONE
         return None
-
-
-class Forks:
-    """The streams that joined a capture while it was watched, and have not been waited for since."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-        self._all: dict[int, list[Place]] = {}
-        self._joined: set[int] = set()
 
     def unjoined(self) -> list[list[Place]]:
         """Return the stacks at the forks that may not have been joined."""
-        unjoined = [stack for key, stack in self._all.items() if key not in self._joined]
-        return unjoined or list(self._all.values())
+        unjoined = [stack for key, stack in self._forks.items() if key not in self._joined]
+        return unjoined or list(self._forks.values())
 
     def after_python(self, frame: FrameType) -> None:
         """Note the wait, if the function that returns is one."""
@@ -95,25 +91,23 @@ class Forks:
             return
         values = [frame.f_locals.get(name) for name in code.co_varnames[:2]]
         if len(values) == 2:
-            waiting, other = map(self._streams.native, values)
+            waiting, other = map(self._native, values)
             self._waits(waiting, frame)
-            if waiting is not None and other is not None and self._streams.key(waiting) == self._streams.own:
-                self._joined.add(self._streams.key(other))
+            if waiting is not None and other is not None and self._key(waiting) == self._own:
+                self._joined.add(self._key(other))
 
     def after_c(self, function: Any, first: Any, frame: FrameType) -> None:
         """Note the wait, if the function in C that a frame has called is one."""
         if getattr(function, "__name__", None) in IN_C:
-            self._waits(self._streams.native(first), frame)
+            self._waits(self._native(first), frame)
 
     def _waits(self, native: Any, frame: FrameType) -> None:
-        if native is None:
-            return
         with suppress(Exception):
-            key = self._streams.key(native)
-            if key in (self._streams.own, *self._all):
+            key = self._own if native is None else self._key(native)
+            if key in (self._own, *self._forks):
                 return
-            if self._streams.backend.capture_status(native) is CaptureStatus.ACTIVE:
-                self._all[key] = stack_of(frame)
+            if self._backend.capture_status(native) is CaptureStatus.ACTIVE:
+                self._forks[key] = stack_of(frame)
 
 
 class Escapes:

@@ -107,7 +107,7 @@ def _trace(frame: FrameType, event: str, arg: Any) -> Any:
         if trace.pieces is not None and event in ("call", "return"):
             (trace.pieces.starts if event == "call" else trace.pieces.ends)(frame)
         if event == "line":
-            trace.at_line(frame, (frame.f_code, frame.f_lineno, True))
+            trace.at_line(frame, frame.f_lineno)
         elif event == "return":
             trace.at_return(frame)
         elif event == "exception":

@@ -36,15 +36,8 @@ class Mismatch(NamedTuple):
 class Expectation:
     """The contents that eager runs with the same arguments, state and random numbers have left behind.
 
-    Parameters
-    ----------
-    targets : sequence of Place
-        The arrays that are compared.
-    runs : sequence of Contents
-        What the eager runs have left.
-    tolerance : float, optional
-        How far numbers may differ, relative to the largest magnitude in the array. By default as far as the
-        eager runs differ: not at all if they agree.
+    Numbers may differ from them by `tolerance`, relative to the largest magnitude in their array; by default
+    as far as the eager runs differ, so not at all if they agree.
     """
 
     def __init__(self, targets: Sequence[Place], runs: Sequence[Contents], tolerance: float | None) -> None:
@@ -111,16 +104,8 @@ def _spread(
 class Case:
     """One verification.
 
-    Parameters
-    ----------
-    trial : Trial
-        Runs the program.
-    tolerance : float, optional
-        See `Expectation`.
-    rounds : int
-        With how many different arguments the replays are compared, the caller's and those made of them.
-    examples : sequence of Contents
-        Further arguments of the caller's: the contents of the arrays.
+    Replays are compared with so many `rounds` of different arguments, the caller's and those made of them,
+    and with further `examples` of the caller's: the contents of the arrays.
     """
 
     expected: Expectation

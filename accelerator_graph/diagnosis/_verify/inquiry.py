@@ -33,7 +33,7 @@ and begun with the same arguments, state, references and random numbers. So a ri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from ..._arrays.placement import extent
@@ -100,37 +100,24 @@ def verdict(case: Case) -> Verification:
 
 
 def unwritten_outputs(case: Case) -> list[Finding]:
-    """Find outputs that keep what they held before a replay."""
-    one, other = case.replay(pattern=0), case.replay(pattern=1)
-    case.base, case.other_pattern = one, other
+    """Find outputs that keep, after two replays, the patterns that they held before."""
+    case.base, case.other_pattern = case.replay(pattern=0), case.replay(pattern=1)
     found: list[Finding] = []
     for i in case.trial.poisoned:
-        kept = _kept(case, i, one, other)
-        if kept:
-            found += _left(case, i, kept)
+        elements, after = case.trial.targets[i].elements, case.other_pattern[i]
+        second, size = elements.pattern(1), elements.size
+        kept = holding(case.base[i], elements.pattern(0))
+        kept = [j for j in kept if after[j * size : (j + 1) * size] == second]
+        case.ignored[i] = frozenset(kept)
+        stable = [j for j in kept if j not in case.expected.varying[i]]
+        text = f"the replay leaves {case.count(i, stable)} unwritten"
+        if stable and _eager_writes(case, i, stable):
+            found.append(case.finding(i, "not_written", text, stable))
+        elif stable:
+            case.doubts.append(case.finding(i, None, f"{text}, and so may eager runs", stable))
+        if len(stable) < len(kept):
+            case.notes.append(f"neither eager runs nor replays write {case.count(i, kept)}")
     return found
-
-
-def _kept(case: Case, i: int, one: Contents, other: Contents) -> list[int]:
-    """Return the elements of an output that hold, after both runs, what they held before."""
-    place = case.trial.targets[i]
-    size = place.elements.size
-    first, second = (place.elements.pattern(which) for which in (0, 1))
-    after = other[i]
-    return [j for j in holding(one[i], first) if after[j * size : (j + 1) * size] == second]
-
-
-def _left(case: Case, i: int, kept: list[int]) -> Iterator[Finding]:
-    """Judge elements that no replay writes."""
-    stable = [j for j in kept if j not in case.expected.varying[i]]
-    case.ignored[i] = frozenset(kept)
-    if stable and _eager_writes(case, i, stable):
-        yield case.finding(i, "not_written", f"the replay leaves {case.count(i, stable)} unwritten", stable)
-    elif stable:
-        text = f"the replay leaves {case.count(i, stable)} unwritten, and so may eager runs"
-        case.doubts.append(case.finding(i, None, text, stable))
-    if len(stable) < len(kept):
-        case.notes.append(f"neither eager runs nor replays write {case.count(i, kept)}")
 
 
 def _eager_writes(case: Case, i: int, elements: list[int]) -> bool:
@@ -154,18 +141,16 @@ def _eager_writes(case: Case, i: int, elements: list[int]) -> bool:
 
 def outputs_that_are_read_first(case: Case) -> list[Finding]:
     """Find outputs that depend on what they held before a replay."""
-    trial, found = case.trial, []
-    one, other = case.base, case.other_pattern
+    found: list[Finding] = []
     again: tuple[Contents, Contents] | None = None
-    for i in range(len(trial.targets)):
+    for i, pair in enumerate(zip(case.base, case.other_pattern, strict=True)):
         leave_out = case.expected.unstable[i] | case.ignored.get(i, frozenset())
-        gaps = differing(one[i], other[i], trial.targets[i].elements)
+        gaps = differing(*pair, case.trial.targets[i].elements)
         apart = [j for j in gaps if j not in leave_out]
         if not apart or case.expected.spread[i]:
             continue
         again = again or (case.replay(pattern=0), case.replay(pattern=1))
-        repeats = [run[i] for run in again] == [one[i], other[i]]
-        if repeats and case.eager_agrees(i):
+        if pair == (again[0][i], again[1][i]) and case.eager_agrees(i):
             text = f"{case.count(i, apart)} depend on what the outputs held before the replay"
             found.append(case.finding(i, "not_written", text, apart))
     return found
@@ -183,37 +168,24 @@ def races(case: Case) -> list[Finding]:
     clash = conflict(case)
     if clash:
         return [Finding("graph", "race", clash)]
-    loads = (False, True) if case.trial.beside is not None else (False,)
-    try:
-        return _differing_replays(case, loads)
-    finally:
-        if case.trial.beside is not None:
-            wait(case.trial.beside)
-
-
-def _differing_replays(case: Case, loads: Sequence[bool]) -> list[Finding]:
-    trial = case.trial
+    trial, beside = case.trial, case.trial.beside
+    loads = (False,) if beside is None else (False, True)
     found: dict[int, Mismatch] = {}
     first = case.replay()
-    for load in loads:
-        for _ in range(_REPLAYS):
-            found |= {
-                each.target: each
-                for each in _changed(case, first, trial.replay(load=load))
-                if not case.expected.spread[each.target]
-            }
-        if found:
-            break
+    for load in (load for load in loads for _ in range(_REPLAYS)):
+        if not (found and load):
+            wrong = _changed(case, first, trial.replay(load=load))
+            found |= {each.target: each for each in wrong if not case.expected.spread[each.target]}
     cause: Cause = "race" if found and unordered(case) else "unknown"
-    return [
-        case.found(
-            each,
-            cause,
-            f"replays that begin alike differ in {case.count(i, each.difference.indices)}; eager runs agree",
-        )
+    text = "replays that begin alike differ in {}; eager runs agree"
+    findings = [
+        case.found(each, cause, text.format(case.count(i, each.difference.indices)))
         for i, each in found.items()
         if all(case.eager_agrees(i, load=load) for load in loads)
     ]
+    if beside is not None:
+        wait(beside)
+    return findings
 
 
 def _changed(case: Case, first: Contents, run: Contents) -> list[Mismatch]:

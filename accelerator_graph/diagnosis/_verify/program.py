@@ -29,16 +29,7 @@ class CantBePutBack(TypeError):
 class Program:
     """A function, run eagerly on a stream, and as a graph that is captured here, into a pool of its own.
 
-    Parameters
-    ----------
-    function : callable
-        The function.
-    inputs : sequence
-        Its arguments.
-    state : object
-        What the caller has named as the state; None to look for it.
-    stream : Stream
-        Where eager runs and replays go.
+    `state` is what the caller has named as the state; None to look for it.
     """
 
     inputs: list[Place]
@@ -201,7 +192,7 @@ class Program:
         return self._function(*values[:count], **dict(zip(names, values[count:], strict=True)))
 
     def capture(self) -> None:
-        """Have a graph: capture the function."""
+        """Have a graph."""
         self.capture_function()
 
     def capture_function(self) -> None:

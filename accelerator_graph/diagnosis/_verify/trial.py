@@ -212,10 +212,10 @@ class Trial:
         if not wanted or self.beside is None:
             return
         if self._scratch is None:
-            places = [each for each in self.targets if each.array_type.kind != "place" and each.nbytes]
-            if not places:
+            places = [each for each in self.targets if each.array_type.kind != "place"]
+            largest = max(places, key=lambda each: each.nbytes, default=None)
+            if largest is None:
                 return
-            largest = max(places, key=lambda each: each.nbytes)
             array = stream_stack.within(self.beside, largest.array_type.empty_like, largest.array)
             self._scratch = Place(array, largest.array_type, "scratch")
         for _ in range(_FILLS):

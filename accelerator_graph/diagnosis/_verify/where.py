@@ -25,12 +25,10 @@ def _contents(case: Case) -> tuple[Sequence[GraphNode], Sequence[GraphEdge]]:
 
     None are known where the backend can't list them, and of a graph of the caller's that was not kept.
     """
-    if case.described is None:
-        case.described = _described(case)
-        if case.described is None and not case.program.given_graph:
-            with suppress(AcceleratorGraphError, Changing), case.trial.captured_anew():
-                case.described = _described(case)
-        case.described = case.described or ((), ())
+    if case.described is None and not case.program.given_graph and _described(case) is None:
+        with suppress(AcceleratorGraphError, Changing), case.trial.captured_anew():
+            case.described = _described(case)
+    case.described = case.described or _described(case) or ((), ())
     return case.described
 
 

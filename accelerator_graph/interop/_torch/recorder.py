@@ -6,22 +6,20 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..._interpreter import process
-from ...backends.base import (
-    CaptureMode,
-    LaunchFunction,
-    Lends,
-)
-from ...errors import AcceleratorGraphError, CaptureError, DriverError
+from ...backends.base import CaptureMode
+from ...errors import CaptureError, DriverError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .pools import instead, spend, usable
 
 if TYPE_CHECKING:
     from typing import Protocol
+
+    from ...backends.base import AnyBackend
 
     class Torch(Protocol):
         """What the recorder needs of torch's interop module."""
@@ -47,10 +45,8 @@ class Recording:
         self.torch_graph: Any = None
         self.generators: list[Any] = []
         """The generators that a replay may use, if torch must be told about them; otherwise empty."""
-        self.handle: Any = None
+        self.native: Any = None
         """The backend's graph."""
-        self.nodes: int | None = None
-        """How many nodes were recorded; None if that was not known at the end."""
         self.routed = False
         """True once torch's allocator uses the pool."""
         self.over = False
@@ -61,24 +57,13 @@ class Recording:
 class Executable:
     """A borrowed executable."""
 
-    __slots__ = ("handle", "needs_torch", "recording")
+    __slots__ = ("native", "needs_torch", "recording")
 
-    def __init__(self, recording: Recording, handle: Any) -> None:
+    def __init__(self, recording: Recording, native: Any) -> None:
         self.recording: Recording = recording
-        self.handle: Any = handle
+        self.native: Any = native
         self.needs_torch: bool | None = None if recording.generators else True
         """True if torch must replay it because it draws random numbers; None if that is not known yet."""
-
-
-def _by_backend(name: str) -> Any:
-    """Return a method that calls the backend's of this name, on the handles borrowed from torch."""
-
-    def method(self: TorchRecorder, *args: Any) -> Any:
-        return getattr(self.backend, name)(
-            *(each.handle if isinstance(each, Recording | Executable) else each for each in args)
-        )
-
-    return method
 
 
 class TorchRecorder(FrameworkRecorder):
@@ -87,11 +72,11 @@ class TorchRecorder(FrameworkRecorder):
     It does not serialise replays: ``CUDAGraph.replay`` advances the generators before it launches, unguarded.
     """
 
-    backend: Lends
+    backend: AnyBackend
     pool: PoolId
 
     def __init__(
-        self, backend: Lends, pool: PoolId, device: int, generators: Sequence[object], framework: Torch
+        self, backend: AnyBackend, pool: PoolId, device: int, generators: Sequence[object], framework: Torch
     ) -> None:
         self.name: str = backend.name
         self.backend = backend
@@ -147,19 +132,15 @@ class TorchRecorder(FrameworkRecorder):
     def capture_end(self, recording: Recording) -> Recording:
         """Let torch end the capture; its graph is borrowed."""
         try:
-            try:  # noqa: SIM105 (each capture comes by here)
-                recording.nodes = self.backend.recorded_on(recording.stream)
-            except AcceleratorGraphError:  # the end of the capture says what is wrong
-                pass
             try:
-                if recording.nodes:
+                if self.counted:
                     recording.torch_graph.capture_end()
                 else:
                     _end_without_warning(recording.torch_graph)
             except RuntimeError as error:
                 raise _driver_error(error, self.backend, "capture_end") from error
             handle = recording.torch_graph.raw_cuda_graph()
-            recording.handle = self.backend.borrow_graph(handle, recording.stream)
+            recording.native = self.backend.borrow_graph(handle, recording.stream)
         except BaseException:
             self.capture_abandon(recording)
             raise
@@ -227,18 +208,14 @@ class TorchRecorder(FrameworkRecorder):
         """Let torch instantiate; its executable is borrowed."""
         graph = recording.torch_graph
         try:
-            with self.backend.relaxed_for(recording.handle):
+            with self.backend.relaxed(recording.native):
                 graph.instantiate()
             handle = graph.raw_cuda_graph_exec()
         except RuntimeError as error:
             raise _driver_error(error, self.backend, "instantiate") from error
-        executable = Executable(recording, self.backend.borrow_executable(handle, recording.handle))
+        executable = Executable(recording, self.backend.borrow_executable(handle, recording.native))
         recording.executable = executable
         return executable
-
-    def single_executable(self, recording: Recording) -> bool:
-        """Return True: torch has one executable for a graph, and destroys it when it makes another."""
-        return True
 
     def destroy_graph(self, recording: Recording) -> None:
         """Have torch give up graph, executable and memory, as soon as the executable is not needed either."""
@@ -256,42 +233,16 @@ class TorchRecorder(FrameworkRecorder):
 
     def _destroy(self, recording: Recording) -> None:
         try:
-            with self.backend.relaxed_for(recording.handle):
+            with self.backend.relaxed(recording.native):
                 recording.torch_graph.reset()
         except RuntimeError as error:
             raise _driver_error(error, self.backend, "reset") from error
         self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
 
     def replay(self, executable: Executable, stream: Any) -> None:
-        """Replay through torch, or around it if that makes no difference."""
-        self.bind(executable, stream)()
-
-    def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
-        """Return a replay that goes through torch until it is known to draw no random number."""
-        if executable.needs_torch is False:
-            return self.backend.bind(executable.handle, stream)
-        backend, handle = self.backend, self.backend.handle_int(stream)
-        launch: Callable[[], None] | None = None
-
-        def replay() -> None:
-            nonlocal launch
-            if executable.needs_torch is not False:
-                self._through_torch(executable, handle)
-                return
-            if launch is None:  # most are launched in C from then on
-                launch = backend.bind(executable.handle, stream)
-            launch()
-
-        return replay
-
-    def launch_function(self, executable: Executable, stream: Any) -> LaunchFunction | None:
-        """Return the driver's own, once it is known that no random number is drawn."""
-        if executable.needs_torch is not False:
-            return None
-        return self.backend.launch_function(executable.handle, stream)
-
-    def _through_torch(self, executable: Executable, handle: int) -> None:
+        """Replay through torch, until it is known that no random number is drawn."""
         recording, framework = executable.recording, self._framework
+        handle = self.backend.handle_int(stream)
         there = framework.current_stream(recording.device)[0] == handle
         undo = None if there else framework.use_stream(handle, recording.device)
         try:
@@ -306,35 +257,10 @@ class TorchRecorder(FrameworkRecorder):
             if undo is not None:
                 undo()
 
-    def lend(self, made: Recording | Executable) -> Any | None:
-        """Return the handle of what is known to draw no random number."""
+    def lends(self, made: Recording | Executable) -> bool:
+        """Return True if it is known that no random number is drawn."""
         executable = made.executable if isinstance(made, Recording) else made
-        return None if executable is None or executable.needs_torch is not False else made.handle
-
-    # ---- what knows the handles ----------------------------------------------------------------
-
-    upload: Any = _by_backend("upload")
-    node_setter: Any = _by_backend("node_setter")
-    nodes: Any = _by_backend("nodes")
-    parameters: Any = _by_backend("parameters")
-    instantiate_timed: Any = _by_backend("instantiate_timed")
-    time_nodes: Any = _by_backend("time_nodes")
-    device_memory: Any = _by_backend("device_memory")
-    host_bytes: Any = _by_backend("host_bytes")
-    dump: Any = _by_backend("dump")
-    handle_int: Any = _by_backend("handle_int")
-
-    def recorded(self, recording: Recording) -> int | None:
-        """Return the number of nodes so far."""
-        return self.backend.recorded_on(recording.stream)
-
-    def is_empty(self, recording: Recording) -> bool:
-        """Return True if nothing was recorded."""
-        return self.node_count(recording) == 0
-
-    def node_count(self, recording: Recording) -> int | None:
-        """Return the number of nodes."""
-        return self.backend.node_count(recording.handle) if recording.nodes is None else recording.nodes
+        return executable is not None and executable.needs_torch is False
 
 
 def new_graph(torch: Any) -> Any:
@@ -364,7 +290,7 @@ def offsets(generators: list[Any]) -> list[int] | None:
         return None
 
 
-def _driver_error(error: RuntimeError, backend: Lends, call: str) -> DriverError:
+def _driver_error(error: RuntimeError, backend: AnyBackend, call: str) -> DriverError:
     from .errors import as_driver_error
 
     return as_driver_error(error, backend, call)

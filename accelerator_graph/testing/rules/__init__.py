@@ -34,9 +34,10 @@ class AllRules(
     GraphEventRules,
     WaitingRules,
     HandleRules,
+    MemberRules,
+    NodeRules,
     StateRules,
     CaptureRules,
-    MemberRules,
     BeginRules,
     ForkRules,
     FailureRules,
@@ -55,11 +56,13 @@ class AllRules(
     PoolRules,
     MemoryRules,
     AmountRules,
-    NodeRules,
     LabelRules,
     DumpRules,
 ):
-    """The rules of all topics."""
+    """The rules of all topics: first those of single methods, then those of what the library does with them.
+
+    One fault breaks rules of both kinds, and the first tell more of it.
+    """
 
 
 ALL: tuple[type, ...] = AllRules.__bases__

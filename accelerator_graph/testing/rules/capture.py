@@ -183,7 +183,7 @@ class CaptureRules(Case):
         try:
             return graph.num_nodes
         except ag.UnsupportedError as error:
-            assert not self.has(Capability.NODES), "node_count must return a number if nodes can be listed"
+            assert not self.has(Capability.NODES), "`capture_info` has to count nodes that are listed"
             raise SkipTest(str(error)) from error
 
 

@@ -220,7 +220,7 @@ class WaitingRules(Case):
                     break
                 for call in calls:
                     call()
-            waiter.result(self.time_limit / 4)
+            waiter.result(self.time_limit / 2)
             if done < pieces:
                 return
         self.skip_unless(asynchronous, "does work while it is enqueued")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import accelerator_graph as ag
@@ -45,19 +44,22 @@ class IsolationRules(Case):
         backend, other, capturing = self.backend, self.stream(), self.stream()
         graph, like = (self.recorded(other, self.cell()) for _ in range(2))
         executable = backend.instantiate(graph)
-        made = partial(backend.instantiate_timed, graph, (), ())
         calls: list[tuple[Capability | None, str, Callable[[], object]]] = [
             (None, "work on another stream", lambda: self.enqueue(other, self.cell())),
             (None, "`as_stream`", lambda: backend.as_stream(other.native)),
             (None, "`create_stream`", lambda: backend.destroy_stream(backend.create_stream(other.device))),
-            (Capability.TIMING, "`record_timed_event`", lambda: self._timed_event(other)),
+            (Capability.TIMING, "a timed event", lambda: self._timed_event(other)),
             (Capability.NODES, "`nodes`", lambda: backend.nodes(graph)),
-            (None, "`parameters`", lambda: backend.parameters(graph)),
-            (None, "`node_setter`", lambda: backend.node_setter(graph, executable, 0)),
-            (None, "`update`", lambda: backend.update(executable, graph, like)),
+            (Capability.NODES, "`parameters`", lambda: backend.parameters(graph)),
+            (Capability.SET_NODE, "`node_setter`", lambda: backend.node_setter(graph, executable, 0)),
+            (Capability.UPDATE, "`update`", lambda: backend.update(executable, graph, like)),
             (None, "`replay`", lambda: backend.replay(executable, other.native)),
-            (Capability.GRAPH_EVENTS, "`instantiate_timed`", lambda: backend.destroy_executable(made()[0])),
-            (None, "`dump`", lambda: self._dumped(graph)),
+            (
+                Capability.GRAPH_EVENTS,
+                "`instantiate_timed`",
+                lambda: backend.destroy_executable(backend.instantiate_timed(graph, (), ())[0]),
+            ),
+            (Capability.NODES, "`dump`", lambda: self._dumped(graph)),
         ]
         with self.undisturbed_capture(capturing):
             for capability, name, call in calls:
@@ -162,7 +164,7 @@ class IsolationRules(Case):
             self._ends_as_it_says(graph, stream, cell)
 
     def _timed_event(self, stream: ag.Stream) -> None:
-        self.backend.destroy_event(self.backend.record_timed_event(stream.native))
+        self.backend.destroy_event(self.backend.record_event(stream.native, timed=True))
 
     def _dumped(self, graph: Any) -> None:
         with folder() as path:

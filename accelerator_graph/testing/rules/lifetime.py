@@ -365,8 +365,8 @@ class LeakRules(Case):
         if self.has(Capability.EVENTS):
             calls["record_event"] = lambda: backend.destroy_event(backend.record_event(stream.native))
         if self.has(Capability.TIMING):
-            calls["record_timed_event"] = lambda: backend.destroy_event(
-                backend.record_timed_event(stream.native)
+            calls["a timed event"] = lambda: backend.destroy_event(
+                backend.record_event(stream.native, timed=True)
             )
         if self.has(Capability.GRAPH_EVENTS):
             calls["instantiate_timed"] = lambda: self._timed(recorded)

@@ -361,7 +361,7 @@ class DeviceRules(Case):
             return True
 
     def _wait_until(self, read: Callable[[], int], value: int) -> None:
-        end = time.monotonic() + self.time_limit / 4
+        end = time.monotonic() + self.patience
         while read() != value:
             assert time.monotonic() < end, "the forked work never ran"
 

@@ -83,7 +83,7 @@ class ThreadRules(Case):
 
     def test_captures_in_two_threads_at_once(self) -> None:
         """Captures on different streams overlap in two threads; each graph has its own work."""
-        rounds, barrier = 5, threading.Barrier(2, timeout=self.time_limit / 4)
+        rounds, barrier = 5, threading.Barrier(2, timeout=self.patience)
         streams, cells = [self.stream(), self.stream()], [self.cell(), self.cell()]
 
         def capture(which: int) -> list[ag.Graph]:
@@ -237,7 +237,7 @@ class InterruptRules(Case):
         with self.executable(stream, cell) as executable:
             for replay in (
                 partial(backend.replay, executable, stream.native),
-                backend.bind(executable, stream.native),
+                self.bound(executable, stream.native),
             ):
                 for interrupter in interrupters(backend):
                     before = self.read(cell)

@@ -126,7 +126,7 @@ class TimingRules(Case):
     def test_answers_about_events_have_their_types(self) -> None:
         """`query_event` answers with a bool, `elapsed_time` with a float, until the event is destroyed."""
         backend, stream = self.backend, self.stream()
-        start, end = (backend.record_timed_event(stream.native) for _ in range(2))
+        start, end = (backend.record_event(stream.native, timed=True) for _ in range(2))
         backend.synchronize_event(end)
         assert backend.query_event(start) is True
         assert type(backend.elapsed_time(start, end)) is float
@@ -173,8 +173,7 @@ class GraphEventRules(Case):
         """Between an event before the first node and one after the last is the time of all the work."""
         stream, cell = self.stream(), self.cell()
         graph = self._slow(stream, cell)
-        count = self.backend.node_count(graph)
-        assert count is not None
+        count = len(self.backend.nodes(graph)[0])
         found = self._times(stream, graph, [0], [count - 1], runs=2)
         assert self.read(cell) == applied(2 * PIECES)
         for begin, end, whole in found:
@@ -186,8 +185,7 @@ class GraphEventRules(Case):
         """Events before and after a node in the middle have the work before, of and behind it apart."""
         stream, cell = self.stream(), self.cell()
         graph = self._slow(stream, cell)
-        count = self.backend.node_count(graph)
-        assert count is not None
+        count = len(self.backend.nodes(graph)[0])
         middle = count // 2
         ((first, begin, end, last, whole),) = self._times(stream, graph, [0, middle], [middle, count - 1])
         assert self.read(cell) == applied(PIECES)
@@ -243,7 +241,7 @@ class GraphEventRules(Case):
             backend.destroy_event(event)
         backend.destroy_graph(graph)
 
-    @needs(Capability.NODES)
+    @needs(Capability.NODE_TIMES)
     def test_node_times_are_of_every_run(self) -> None:
         """`time_nodes` does the work as often as it is asked to and tells of each run, or is refused."""
         stream, cell = self.stream(), self.cell()
@@ -263,15 +261,6 @@ class GraphEventRules(Case):
                 max(end for _, end in run.values()) - min(begin for begin, _ in run.values()) > 500 * PIECES
             )
             assert all(begin <= end for begin, end in run.values())
-
-    @needs(Capability.NODES)
-    @lacks(Capability.GRAPH_EVENTS)
-    def test_graphs_without_events_say_so(self) -> None:
-        """Without "graph_events", `instantiate_timed` is an `UnsupportedError`."""
-        graph = self.recorded(self.stream(), self.cell())
-        refused = expect(ag.UnsupportedError, self.backend.instantiate_timed, graph, [0], [])
-        assert refused.capability == Capability.GRAPH_EVENTS
-        self.backend.destroy_graph(graph)
 
     def _slow(self, stream: ag.Stream, cell: Any) -> Any:
         token = self.begin(stream)
@@ -294,9 +283,9 @@ class GraphEventRules(Case):
         backend.destroy_graph(graph)
         found = []
         for _ in range(runs):
-            start = backend.record_timed_event(native)
+            start = backend.record_event(native, timed=True)
             backend.replay(executable, native)
-            end = backend.record_timed_event(native)
+            end = backend.record_event(native, timed=True)
             backend.synchronize(native)
             times = [backend.elapsed_time(start, event) for event in (*events, end)]
             found.append([time for time in times if time is not None])

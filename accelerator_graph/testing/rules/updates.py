@@ -19,6 +19,30 @@ from .._case import PIECES, Case, expect, needs, raises
 class UpdateRules(Case):
     """A graph gets the work of another graph or of another capture, in place or by a new executable."""
 
+    @needs(Capability.UPDATE)
+    def test_backend_update_changes_all_or_nothing(self) -> None:
+        """`update` of a backend returns None if later runs do the new work, else what did not fit."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        graphs = [self._of(stream, cell, *bs) for bs in ((1,), (100, 100), (10,))]
+        made = [each._runner and each._runner.captured for each in graphs]
+        values: list[Any] = [each and each.value for each in made]
+        executable, former, added, total = backend.instantiate(values[0]), values[0], 1, 0
+        for value, new in ((values[1], 200), (values[2], 10)):
+            misfit = backend.update(executable, former, value)
+            if misfit is None:
+                former, added = value, new
+            else:
+                assert isinstance(misfit, Misfit)
+                assert misfit.reason
+                assert not misfit.reason.endswith("."), "the reason of a misfit is a clause"
+                count = len(backend.nodes(value)[0]) if self.has(Capability.NODES) else None
+                if misfit.node is not None and count is not None:
+                    assert 0 <= misfit.node < count, "a misfit has the number of a node of the new graph"
+            backend.replay(executable, stream.native)
+            total += added
+            assert self.read(cell) == total
+        backend.destroy_executable(executable)
+
     def test_updated_graph_does_the_work_of_the_other(self) -> None:
         """After `update` a graph and what was bound to it do the other's work, and so does the other."""
         stream, cell = self.stream(), self.cell()
@@ -209,29 +233,6 @@ class UpdateRules(Case):
         found = self.read(cell)
         assert (found & 0xFFFF) + (found >> 16) == runs
 
-    def test_backend_update_changes_all_or_nothing(self) -> None:
-        """`update` of a backend returns None if later runs do the new work, else what did not fit."""
-        backend, stream, cell = self.backend, self.stream(), self.cell()
-        graphs = [self._of(stream, cell, *bs) for bs in ((1,), (100, 100), (10,))]
-        made = [each._runner and each._runner.captured for each in graphs]
-        values: list[Any] = [each and each.value for each in made]
-        executable, former, added, total = backend.instantiate(values[0]), values[0], 1, 0
-        for value, new in ((values[1], 200), (values[2], 10)):
-            misfit = backend.update(executable, former, value)
-            if misfit is None:
-                former, added = value, new
-            else:
-                assert isinstance(misfit, Misfit)
-                assert misfit.reason
-                assert not misfit.reason.endswith("."), "the reason of a misfit is a clause"
-                count = backend.node_count(value)
-                if misfit.node is not None and count is not None:
-                    assert 0 <= misfit.node < count, "a misfit has the number of a node of the new graph"
-            backend.replay(executable, stream.native)
-            total += added
-            assert self.read(cell) == total
-        backend.destroy_executable(executable)
-
     def test_recapture_replaces_the_work(self) -> None:
         """After a ``with graph.recapture()`` block the graph does what the block has recorded."""
         stream, cell = self.stream(), self.cell()
@@ -352,20 +353,20 @@ class UpdateRules(Case):
 class NodeChangeRules(Case):
     """`Graph.set_node`, and the backend's `node_setter`."""
 
-    @needs(Capability.ENQUEUE, Capability.NODES)
+    @needs(Capability.SET_NODE, Capability.ENQUEUE, Capability.NODES)
     def test_what_can_be_changed_is_told(self) -> None:
         """`GraphNode.settable` is what the setter of each node can change; nothing if there is none."""
         graph = self._filled_and_copied()[0]
         runner = graph._runner
         assert runner is not None and runner.captured is not None and runner.executable is not None  # noqa: PT018
         for node in graph.describe().nodes:
-            setter = self.backend.node_setter(runner.captured.value, runner.executable.value, node.id)
+            setter = self.backend.node_setter(runner.captured.native, runner.executable.native, node.id)
             assert sorted(node.settable) == sorted(setter.settable if setter else ()), node
             if setter is not None:
                 assert setter.kind == node.kind
                 assert setter.nbytes in (node.nbytes, None)
 
-    @needs(Capability.ENQUEUE, Capability.NODES)
+    @needs(Capability.SET_NODE, Capability.ENQUEUE, Capability.NODES)
     def test_changed_nodes_do_something_else_in_later_runs(self) -> None:
         """The value and the target of a fill, and both addresses of a copy, are changed together."""
         graph, filled, copied, other = self._changeable("value", "target", "source")
@@ -380,7 +381,7 @@ class NodeChangeRules(Case):
         graph.replay()
         assert [self.bytes_of(each) for each in (filled, copied)] == [b"\x01" * 8] * 2
 
-    @needs(Capability.ENQUEUE, Capability.NODES)
+    @needs(Capability.SET_NODE, Capability.ENQUEUE, Capability.NODES)
     def test_disabled_nodes_are_left_out(self) -> None:
         """Later runs leave out what is disabled, and only that, until it is enabled; its parameters stay."""
         graph, filled, copied, _ = self._changeable("enabled", "value")
@@ -403,15 +404,14 @@ class NodeChangeRules(Case):
             graph.replay()
             assert [self.bytes_of(each) for each in (filled, copied)] == [b"\x05" * 8] * 2
 
-    @needs(Capability.ENQUEUE, Capability.NODES)
+    @needs(Capability.SET_NODE, Capability.ENQUEUE, Capability.NODES)
     def test_two_executables_are_changed_apart(self) -> None:
         """A change of one executable leaves the graph and its other executables as they are."""
         graph, filled, _, _ = self._changeable("value")
         assert graph._runner is not None
         captured = graph._runner.captured
         assert captured is not None
-        self.skip_unless(not self.backend.single_executable(captured.value), "has one executable of a graph")
-        second = self.backend.instantiate(captured.value)
+        second = self.backend.instantiate(captured.native)
         try:
             graph.set_node(0, value=9)
             self.backend.replay(second, graph.stream.native if graph.stream else None)
@@ -421,13 +421,13 @@ class NodeChangeRules(Case):
         finally:
             self.backend.destroy_executable(second)
 
-    @needs(Capability.ENQUEUE)
+    @needs(Capability.SET_NODE, Capability.ENQUEUE)
     def test_function_of_a_node_setter_sets_the_node(self) -> None:
         """The function of a `NodeSetter` does what the setter does, where its guard is met."""
         graph, filled, copied, other = self._filled_and_copied()
         runner = graph._runner
         assert runner is not None and runner.captured is not None and runner.executable is not None  # noqa: PT018
-        setter = self.backend.node_setter(runner.captured.value, runner.executable.value, 1)
+        setter = self.backend.node_setter(runner.captured.native, runner.executable.native, 1)
         self.skip_unless(setter and setter.function, "does not change copies in C")
         assert setter is not None and setter.function is not None  # noqa: PT018
         found = setter.function

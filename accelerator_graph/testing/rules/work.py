@@ -220,6 +220,6 @@ class WorkFailureRules(Case):
         self.skip_unless(self.used.fail(stream), "has a Work without `fail`")
 
     def _poll(self, asked: ag.Stream | ag.Event) -> None:
-        end = time.monotonic() + self.time_limit / 4
+        end = time.monotonic() + self.patience
         while not asked.query() and time.monotonic() < end:
             time.sleep(0.001)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from accelerator_graph.backends.base import (
     Availability,
-    Backend,
-    Capability,
     CaptureInfo,
     CaptureStatus,
+    Enqueues,
+    Events,
     GraphEdge,
     GraphNode,
+    NativeCalls,
+    ReadsGraphs,
+    RecordsReplays,
 )
 from accelerator_graph.errors import BackendUnavailableError
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from ._stream import Capture, Event, Stream
 
 
-class OpenclBackend(Backend):
+class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
     """In-order queues of OpenCL as streams, and command buffers as executables.
 
     Where a device has no command buffers, a replay enqueues the recorded commands again. `launch` takes a
@@ -80,10 +83,6 @@ class OpenclBackend(Backend):
             f"backend {self.name!r} is not available: {reason}.", reasons={self.name: reason}
         ) from cause
 
-    def capabilities(self, device: int) -> Set[str]:
-        """Return the capabilities, the same on every device."""
-        return {Capability.EVENTS, Capability.ENQUEUE, Capability.NODES, Capability.CHILD_GRAPHS}
-
     def device_count(self) -> int:
         """Return how many devices all platforms have together."""
         return len(self._runtime.devices.all)
@@ -122,7 +121,7 @@ class OpenclBackend(Backend):
 
     # ---- capability: events --------------------------------------------------------------------
 
-    def record_event(self, stream: Stream) -> Event:
+    def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
         """Mark the present end of the stream's work, or of what the stream has recorded."""
         return self._runtime.captures.mark(stream) or stream.record()
 
@@ -173,9 +172,9 @@ class OpenclBackend(Backend):
         return CaptureStatus.NONE if stream.active_capture is None else CaptureStatus.ACTIVE
 
     def capture_info(self, stream: Stream) -> CaptureInfo | None:
-        """Return a number for the capture that the stream takes part in; None if it takes part in none."""
+        """Return a number for the capture that the stream takes part in, and how many commands it has."""
         capture = stream.active_capture
-        return None if capture is None else CaptureInfo(id(capture))
+        return None if capture is None else CaptureInfo(id(capture), len(capture.nodes))
 
     def capture_begin(self, stream: Stream, mode: str) -> Capture:
         """Record what is enqueued through the library from now on, instead of running it."""
@@ -189,10 +188,6 @@ class OpenclBackend(Backend):
         """End the capture if it has not ended, and throw away what was recorded."""
         self._runtime.captures.close(token)
 
-    def recorded(self, token: Capture) -> int | None:
-        """Return the number of commands so far."""
-        return len(token.nodes)
-
     # ---- graphs and executables ----------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
@@ -203,17 +198,9 @@ class OpenclBackend(Backend):
         """Run the executable on the stream, or record its nodes if the stream is capturing."""
         self._runtime.replay(executable, stream)
 
-    def bind(self, executable: Executable, stream: Stream) -> Callable[[], None]:
-        """Return a callable that does what `replay` does, with all attributes looked up before."""
-        replay, enqueue = self._runtime.replay, executable.enqueue
-
-        def launch() -> None:
-            if stream.capture is None:
-                enqueue(stream)
-            else:
-                replay(executable, stream)
-
-        return launch
+    def native_calls(self, stream: Stream) -> Calls:
+        """Return replays with all attributes looked up before."""
+        return Calls(self._runtime, stream)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Forget what was recorded. Executables have what they need."""
@@ -225,10 +212,6 @@ class OpenclBackend(Backend):
 
     # ---- looking into a graph ------------------------------------------------------------------
 
-    def node_count(self, graph: Graph) -> int:
-        """Return the number of recorded commands."""
-        return len(graph.nodes)
-
     def nodes(self, graph: Graph) -> tuple[list[GraphNode], list[GraphEdge]]:
         """List the recorded commands in order, and the dependencies between them."""
         nodes = [
@@ -238,3 +221,25 @@ class OpenclBackend(Backend):
             GraphEdge(source, target) for target, node in enumerate(graph.nodes) for source in node.after
         ]
         return nodes, edges
+
+
+class Calls(NativeCalls):
+    """Replays on one stream."""
+
+    __slots__ = ("_runtime", "_stream")
+
+    def __init__(self, runtime: Runtime, stream: Stream) -> None:
+        self._runtime = runtime
+        self._stream = stream
+
+    def bind(self, executable: Executable) -> Callable[[], None]:
+        """Return a callable that does what `OpenclBackend.replay` does."""
+        stream, replay, enqueue = self._stream, self._runtime.replay, executable.enqueue
+
+        def launch() -> None:
+            if stream.capture is None:
+                enqueue(stream)
+            else:
+                replay(executable, stream)
+
+        return launch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from ctypes import byref
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -13,12 +13,15 @@ from weakref import WeakSet
 
 from accelerator_graph.backends.base import (
     Availability,
-    Backend,
-    Capability,
     CaptureInfo,
     CaptureStatus,
+    Enqueues,
+    Events,
     GraphEdge,
     GraphNode,
+    NativeCalls,
+    ReadsGraphs,
+    RecordsReplays,
 )
 from accelerator_graph.errors import BackendUnavailableError
 
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from ._memory import Memory
 
 
-class SyclBackend(Backend):
+class SyclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
     """Streams are in-order `dpctl.SyclQueue` objects, and graphs are those of the SYCL runtime.
 
     What anyone enqueues on a capturing queue is recorded: dpctl's own calls as well as `Stream.launch`, which
@@ -85,10 +88,6 @@ class SyclBackend(Backend):
         self._executables: WeakSet[Executable] = WeakSet()
         atexit.register(wait_for_runs, self._library, self._executables, os.getpid())
 
-    def capabilities(self, device: int) -> Set[str]:
-        """Return what all devices have."""
-        return {Capability.EVENTS, Capability.ENQUEUE, Capability.NODES, Capability.CHILD_GRAPHS}
-
     def device_count(self) -> int:
         """Return how many devices support graphs, in the order of `dpctl.get_devices`."""
         return len(self._devices)
@@ -135,7 +134,7 @@ class SyclBackend(Backend):
 
     # ---- capability: events --------------------------------------------------------------------
 
-    def record_event(self, stream: Any) -> Event:
+    def record_event(self, stream: Any, *, timed: bool = False) -> Event:
         """Mark the present end of the queue's work, or of what it has recorded."""
         return self._captures.record(stream)
 
@@ -225,9 +224,14 @@ class SyclBackend(Backend):
         return CaptureStatus.ACTIVE if self._library.capture_of(stream) else CaptureStatus.NONE
 
     def capture_info(self, stream: Any) -> CaptureInfo | None:
-        """Return the runtime's number of the graph that the queue records into."""
+        """Return the runtime's number of the graph that the queue records into, and how many nodes it has.
+
+        Those of barriers are included. Of a capture that dpctl began, the number is not known.
+        """
         number = self._library.capture_of(stream)
-        return CaptureInfo(number) if number else None
+        graph = self._captures.graph_of(number)
+        count = None if graph is None else contents.node_count(self._library, graph)
+        return CaptureInfo(number, count) if number else None
 
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Let the queue record into a new graph."""
@@ -240,10 +244,6 @@ class SyclBackend(Backend):
     def capture_abandon(self, token: Capture) -> None:
         """End the capture if it has not ended, and discard the graph."""
         self._captures.abandon(token)
-
-    def recorded(self, token: Capture) -> int | None:
-        """Return the number of nodes so far, those of barriers included."""
-        return None if token.graph is None else self.node_count(token.graph)
 
     # ---- graphs and executables ----------------------------------------------------------------
 
@@ -259,18 +259,9 @@ class SyclBackend(Backend):
         executable.queue = stream
         self._library.call("replay", executable.address, stream.addressof_ref())
 
-    def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
-        """Return a callable that does what `replay` does, with all addresses looked up before."""
-        replay, error = self._library.function("replay"), self._library.error
-        address, queue = executable.address, stream.addressof_ref()
-
-        def launch() -> None:
-            executable.queue = stream
-            code = replay(address, queue)
-            if code:
-                raise error("replay", code)
-
-        return launch
+    def native_calls(self, stream: Any) -> Calls:
+        """Return replays with all addresses looked up before."""
+        return Calls(self._library, stream)
 
     def destroy_graph(self, graph: Handle) -> None:
         """Delete the runtime's graph. Executables have what they need."""
@@ -281,14 +272,6 @@ class SyclBackend(Backend):
         executable.close()
 
     # ---- looking into a graph ------------------------------------------------------------------
-
-    def is_empty(self, graph: Handle) -> bool:
-        """Return True if the graph has no nodes."""
-        return bool(self._library.ask("empty", graph.address))
-
-    def node_count(self, graph: Handle) -> int:
-        """Return the number of nodes, those of barriers included."""
-        return contents.node_count(self._library, graph)
 
     def nodes(self, graph: Handle) -> tuple[list[GraphNode], list[GraphEdge]]:
         """List the nodes in the order of recording, and their dependencies. Names are only in `dump`."""
@@ -315,6 +298,30 @@ class SyclBackend(Backend):
 
     def _supports_graphs(self, device: Any) -> bool:
         return bool(self._library.ask("supported", device.addressof_ref()))
+
+
+class Calls(NativeCalls):
+    """Replays on one queue."""
+
+    __slots__ = ("_library", "_queue")
+
+    def __init__(self, library: Library, queue: Any) -> None:
+        self._library = library
+        self._queue = queue
+
+    def bind(self, executable: Executable) -> Callable[[], None]:
+        """Return a callable that does what `SyclBackend.replay` does."""
+        replay, error = self._library.function("replay"), self._library.error
+        address, stream = executable.address, self._queue
+        queue = stream.addressof_ref()
+
+        def launch() -> None:
+            executable.queue = stream
+            code = replay(address, queue)
+            if code:
+                raise error("replay", code)
+
+        return launch
 
 
 def _version(distribution: str) -> str:

@@ -79,6 +79,11 @@ class Captures:
             capture.graph = None
             return graph
 
+    def graph_of(self, number: int) -> Handle | None:
+        """Return the graph of a capture that this backend began; None for any other number."""
+        capture = self._open.get(number)
+        return None if capture is None else capture.graph
+
     def abandon(self, capture: Capture) -> None:
         """End a capture that has not ended, and discard its graph. Deleting the graph ends it."""
         with self._lock:

@@ -39,7 +39,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "end": (c_void_p,),
     "joined": (c_void_p, c_void_p, c_void_p),
     "delete": (c_void_p,),
-    "empty": (c_void_p, c_void_p),
     "size": (c_void_p, c_void_p, c_void_p),
     "nodes": (c_void_p, c_void_p, c_void_p),
     "print": (c_void_p, c_char_p, c_int),

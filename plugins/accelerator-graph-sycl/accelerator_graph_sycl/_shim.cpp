@@ -136,10 +136,6 @@ int sycl_graph_joined(Graph *graph, sycl::queue *queue, int *answer) {
 
 int sycl_graph_delete(Graph **graph) { return deleted(graph); }
 
-int sycl_graph_empty(Graph *graph, int *answer) {
-  return guarded([=] { *answer = graph->empty(); });
-}
-
 // How many nodes and dependencies there are. `edges` may be null.
 int sycl_graph_size(Graph *graph, std::size_t *nodes, std::size_t *edges) {
   return guarded([=] {

@@ -65,14 +65,13 @@ def test_housekeeping_breaks_no_capture(bench, backend, stream, other, block, mo
         with backend.relaxed(other):
             backend.synchronize(other)
         executable = backend.instantiate(kept)
-        backend.upload(executable, other)
+        backend.native_calls(other).upload(executable)
         backend.replay(executable, other)
         linked(backend, other, side)
-        backend.bind(executable, side)()
+        backend.native_calls(side).bind(executable)()
         linked(backend, side, other)
         backend.destroy_executable(executable)
         backend.nodes(kept)
-        backend.single_executable(kept)
         backend.destroy_graph(kept)
         backend.destroy_stream(side)
         assert bench.last_error() == 0

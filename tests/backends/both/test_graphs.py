@@ -24,8 +24,6 @@ def test_nodes_and_edges_of_a_forked_graph(backend, stream, other, block):
 def test_an_empty_graph(backend, stream):
     graph = backend.capture_end(backend.capture_begin(stream, "thread_local"))
     assert backend.nodes(graph) == ([], [])
-    assert backend.node_count(graph) == 0
-    assert backend.is_empty(graph)
     replayed(backend, graph, stream)
 
 
@@ -43,7 +41,6 @@ def test_dump(backend, stream, block, tmp_path):
 
 def test_a_graph_may_have_two_executables(backend, stream, block):
     graph = recorded(backend, stream, block)
-    assert not backend.single_executable(graph)
     first = backend.instantiate(graph)
     replayed(backend, graph, stream)
     backend.fill(stream, block, 0, None)

@@ -18,10 +18,13 @@ def imported(backend_class):
 
 
 @pytest.mark.parametrize(
-    ("backend_class", "modules", "serialises"),
-    [(CudaBackend, {"cuda"}, True), (HipBackend, {"hip", "rocm"}, False)],
+    ("backend_class", "modules", "serialises", "lacks"),
+    [
+        (CudaBackend, {"cuda"}, True, {"child_graphs"}),
+        (HipBackend, {"hip", "rocm"}, False, {"child_graphs", "set_node", "node_times"}),
+    ],
 )
-def test_what_the_class_says(backend_class, modules, serialises):
+def test_what_the_class_says(backend_class, modules, serialises, lacks):
     assert issubclass(backend_class, Backend)
     assert not backend_class.__abstractmethods__
     assert not hasattr(backend_class(), "__dict__")
@@ -32,7 +35,7 @@ def test_what_the_class_says(backend_class, modules, serialises):
     assert backend_class.stream_modules == modules
     assert backend_class.cuda_like
     assert backend_class.serialises_replays == serialises
-    assert backend_class().capabilities(0) == set(Capability) - {Capability.CHILD_GRAPHS}
+    assert backend_class.inherited == set(Capability) - lacks
 
 
 def test_importing_the_module_imports_no_vendor(backend_class):

@@ -38,6 +38,6 @@ def test_host_memory_is_made_during_a_capture(backend, stream, other, block):
     backend.fill(other, block, 1, 4)
     address = backend.host_memory(stream, 8)
     graph = backend.capture_end(token)
-    assert backend.node_count(graph) == 1
+    assert len(backend.nodes(graph)[0]) == 1
     assert address is None or address > 0
     backend.destroy_graph(graph)

@@ -32,9 +32,9 @@ def bytes_of_a_diamond(backend, stream, other, block, cuts):
     graph = diamond(backend, stream, other, work)
     executable, events = backend.instantiate_timed(graph, before, after)
     backend.destroy_graph(graph)
-    start = backend.record_timed_event(stream)
+    start = backend.record_event(stream, timed=True)
     backend.replay(executable, stream)
-    end = backend.record_timed_event(stream)
+    end = backend.record_event(stream, timed=True)
     backend.synchronize(stream)
     times = [backend.elapsed_time(start, event) for event in (*events, end)]
     found = block.read()[:64]
@@ -63,7 +63,7 @@ def test_an_event_moves_with_each_run(backend, stream, block):
     backend.fill(stream, block, 1, None)
     graph = backend.capture_end(token)
     executable, (event,) = backend.instantiate_timed(graph, [], [0])
-    start = backend.record_timed_event(stream)
+    start = backend.record_event(stream, timed=True)
     times = []
     for _ in range(3):
         backend.replay(executable, stream)

@@ -30,7 +30,7 @@ def test_what_it_says_of_itself(backend, stream):
     assert backend.capture_modes[0] == "thread_local"
     assert backend.as_stream(stream) is stream
     assert backend.as_stream(0) is backend.as_stream(object()) is None
-    assert backend.capabilities(0) == set(Capability) - {Capability.HANDLES, Capability.UPLOAD}
+    assert backend.capabilities(0) == set(Capability) - {Capability.HANDLES, Capability.NODE_TIMES}
 
 
 # ---- streams -------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_a_function_that_runs_nothing_when_it_is_called_is_refused(backend, stre
         with pytest.raises(TypeError, match="launch a plain function"):
             backend.launch(stream, work)
 
-    assert backend.node_count(capture(enqueue)) == 0
+    assert len(backend.nodes(capture(enqueue))[0]) == 0
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])

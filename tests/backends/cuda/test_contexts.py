@@ -108,8 +108,8 @@ def test_every_device(backend):
 def test_a_special_stream_has_the_launch_of_the_others_in_one_context(backend, stream, block, special):
     graph = recorded(backend, stream, block, 1)
     executable = backend.instantiate(graph)
-    ordinary = backend.launch_function(executable, stream)
-    there = backend.launch_function(executable, backend.as_stream(special))
+    ordinary = backend.native_calls(stream).launch_function(executable)
+    there = backend.native_calls(backend.as_stream(special)).launch_function(executable)
     if ordinary is not None:  # the driver may not tell where its functions are
         assert (there.address, there.failed) == (ordinary.address, ordinary.failed)
         assert there.guard.context == int(executable.context)

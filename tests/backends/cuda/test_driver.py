@@ -14,6 +14,7 @@ from accelerator_graph import _interpreter, errors
 from accelerator_graph.backends._cuda import nodes
 from accelerator_graph.backends._cuda.driver import Driver, Executable, Graph
 from accelerator_graph.backends._cuda.errors import call_broke, call_failed
+from accelerator_graph.backends.base import CaptureInfo
 from backends.cuda.fakes import untouched
 from backends.tools import BACKENDS, MODES
 
@@ -24,7 +25,7 @@ def test_calls_run_in_the_right_context_and_mode(fake):
     relaxed, plain = MODES.index("relaxed"), MODES.index("global")
     for work, function, context, mode in [
         (lambda: backend.instantiate(graph), "cuGraphInstantiate", 11, relaxed),
-        (lambda: backend.upload(executable, 9), "cuGraphUpload", 11, relaxed),
+        (lambda: backend.native_calls(9).upload(executable), "cuGraphUpload", 11, relaxed),
         (lambda: backend.destroy_executable(Executable(31, 11)), "cuGraphExecDestroy", 11, relaxed),
         (lambda: backend.destroy_graph(Graph(21, 11)), "cuGraphDestroy", 7, plain),  # needs neither
         (lambda: backend.destroy_stream(9), "cuStreamDestroy", 11, relaxed),
@@ -64,15 +65,16 @@ def test_edges_with_data_are_no_hindrance_where_the_driver_is_new_enough(fake, h
     api._cuGetProcAddress = address
     monkeypatch.setattr(_interpreter, "in_c", lambda: None)  # which would call what is at these addresses
     api._cuStreamGetCaptureInfo = api._cuStreamGetCaptureInfo_v3 = lambda stream: (success, 1, 77, 21)
+    api._cuGraphGetNodes = lambda graph: (success, [], 3)
     backend._driver = Driver("cuda")
-    assert backend.capture_info(9).id == 77
+    assert backend.capture_info(9) == CaptureInfo(77, 3)
     asked = [name for name, *_ in api.seen if name.startswith("cuStreamGetCaptureInfo")]
     assert asked == ["cuStreamGetCaptureInfo_v3" if has_newer else "cuStreamGetCaptureInfo"]
 
 
 def test_a_bound_replay_tells_what_the_launch_answered(fake):
     backend, api = fake
-    replay = backend.bind(Executable(31, 11), 9)
+    replay = backend.native_calls(9).bind(Executable(31, 11))
     replay()
     api.fail = "cuGraphLaunch"
     with pytest.raises(
@@ -91,7 +93,7 @@ def test_a_bound_replay_tells_what_the_launch_answered(fake):
 
         api.cuGraphLaunch = launch
         with pytest.raises(error, match=r"cuGraphLaunch"):
-            backend.bind(Executable(31, 11), 9)()
+            backend.native_calls(9).bind(Executable(31, 11))()
 
 
 def test_a_driver_that_is_too_old(fake):
@@ -104,7 +106,7 @@ def test_a_driver_that_is_too_old(fake):
     with pytest.raises(
         errors.UnsupportedError, match=r"supports CUDA 12\.2, does not have cuGraphUpload; install"
     ):
-        backend.upload(Executable(31, 11), 9)
+        backend.native_calls(9).upload(Executable(31, 11))
     assert backend.device_of(9) == 0  # by way of its context
     assert ("cuCtxGetDevice", 11, 0) in api.seen
     untouched(api)

@@ -632,8 +632,8 @@ def test_a_node_is_left_out_in_its_context(kind, make):
         assert read.driver.asked[-1] == (11, "cuGraphNodeSetEnabled", 31, read.handle, wanted)
 
 
-def test_nodes_and_roots_are_counted():
+def test_nodes_are_counted():
     own = Told([("empty", None), ("host", None), ("empty", 1)], [], [])
-    assert (nodes.node_count(own, 0), nodes.node_count(own, 1), nodes.root_count(own, 0)) == (3, 0, 2)
+    assert (nodes.node_count(own, 0), nodes.node_count(own, 1)) == (3, 0)
     assert nodes.node_handles(own, 1) == []
     assert [nodes.node_handle(own, 0, number) for number in range(3)] == nodes.node_handles(own, 0)

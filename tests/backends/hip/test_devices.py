@@ -120,7 +120,7 @@ def test_failures_leave_the_current_device(backend, two, here):
 def test_a_graph_is_replayed_while_another_device_is_current(backend, two):
     stream, block = two[1]
     executable = backend.instantiate(graph := recorded(backend, stream, block, 5))
-    launch = backend.bind(executable, stream)
+    launch = backend.native_calls(stream).bind(executable)
     launch()
     in_thread(launch)
     backend.synchronize(stream)

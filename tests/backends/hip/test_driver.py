@@ -127,7 +127,7 @@ def test_calls_run_on_the_right_device_and_in_the_right_mode(fake):
         (lambda: backend.destroy_stream(9), "hipStreamDestroy", relaxed),
         (lambda: prepare(backend, 9), "hipStreamSynchronize", relaxed),
         (lambda: backend.instantiate(graph), "hipGraphInstantiateWithFlags", relaxed),
-        (lambda: backend.upload(executable, 9), "hipGraphUpload", relaxed),
+        (lambda: backend.native_calls(9).upload(executable), "hipGraphUpload", relaxed),
         (lambda: backend.destroy_executable(Executable(31, 3)), "hipGraphExecDestroy", relaxed),
         (lambda: backend.destroy_graph(Graph(21, 3)), "hipGraphDestroy", relaxed),
         (lambda: backend.destroy_event(Event(51, 3, 0, ())), "hipEventDestroy", relaxed),
@@ -190,7 +190,7 @@ def test_a_runtime_that_is_too_old(fake):
     backend, runtime = fake
     runtime.missing = {"hipGraphUpload"}
     with pytest.raises(errors.UnsupportedError) as raised:
-        backend.upload(Executable(31, 3), 9)
+        backend.native_calls(9).upload(Executable(31, 3))
     assert str(raised.value) == (
         "the HIP runtime (libfake.so) does not have hipGraphUpload; install a newer ROCm."
     )
@@ -229,7 +229,7 @@ def test_a_node_whose_parameters_cannot_be_had_has_none():
 
 def test_a_bound_replay_tells_what_the_launch_answered(fake):
     backend, runtime = fake
-    replay = backend.bind(Executable(31, 3), 9)
+    replay = backend.native_calls(9).bind(Executable(31, 3))
     replay()
     runtime.fail = "hipGraphLaunch"
     for again in (replay, lambda: backend.replay(Executable(31, 3), 9)):
@@ -243,7 +243,7 @@ def test_a_bound_replay_tells_what_the_launch_answered(fake):
 
 def test_replays_on_one_stream_ask_for_nothing_else(fake):
     backend, runtime = fake
-    replay = backend.bind(Executable(31, 3), 9)
+    replay = backend.native_calls(9).bind(Executable(31, 3))
     replay()
     runtime.seen.clear()
     replay()

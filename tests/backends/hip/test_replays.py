@@ -43,8 +43,8 @@ def test_a_run_on_another_stream_waits_for_the_last_one(backend, appender, gate,
     gate.close(stream)
     backend.replay(appender, stream)
     backend.replay(appender, apart)
-    backend.bind(appender, stream)()
-    backend.bind(appender, apart)()
+    backend.native_calls(stream).bind(appender)()
+    backend.native_calls(apart).bind(appender)()
     assert not backend.query(apart)
     assert cells[0] == 0
     gate.open()
@@ -64,7 +64,7 @@ def test_upstream_runs_on_two_streams_overlap(runtime, appender, gate, cells, st
 
 def test_a_bound_launch_knows_of_the_others(backend, appender, gate, cells, stream, apart):
     """What is bound to a stream was launched on it before, and since then on another one."""
-    here, there = backend.bind(appender, stream), backend.bind(appender, apart)
+    here, there = backend.native_calls(stream).bind(appender), backend.native_calls(apart).bind(appender)
     here()
     gate.close(apart)
     there()
@@ -87,7 +87,7 @@ def test_the_default_streams_wait_and_are_waited_for(backend, appender, gate, ce
     backend.synchronize(special)
     gate.close(special)
     backend.replay(appender, special)
-    backend.bind(appender, special)()
+    backend.native_calls(special).bind(appender)()
     backend.replay(appender, stream)
     assert not backend.query(stream)
     assert cells[0] == 11

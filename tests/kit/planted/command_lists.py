@@ -103,9 +103,10 @@ class SynchronizesUnderTheLockOfReplays(CommandLists):
 class TimedEventsAreKept(CommandLists):
     kept: ClassVar[list[Any]] = []
 
-    def record_timed_event(self, stream: Stream) -> Event:
-        event = super().record_timed_event(stream)
-        self.kept.append(event)
+    def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
+        event = super().record_event(stream, timed=timed)
+        if timed:
+            self.kept.append(event)
         return event
 
     def destroy_event(self, event: Event) -> None:
@@ -183,7 +184,7 @@ class FailureOfAForkIsLost(CommandLists):
 class EventsEatFailures(CommandLists):
     queues: ClassVar[dict[Event, Queue]] = {}
 
-    def record_event(self, stream: Stream) -> Event:
+    def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
         event = super().record_event(stream)
         self.queues[event] = stream.queue
         return event

@@ -14,7 +14,7 @@ from accelerator_graph.backends.base import (
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Entry, Executable, Explicit, Latch, Queue, Recording
 from kit.planted.collection import caught_by
-from kit.planted.without_a_fault import EveryCapability
+from kit.planted.without_a_fault import EveryCapability, NothingNative
 
 
 @caught_by("test_interrupted_destroy_can_be_called_again")
@@ -38,7 +38,7 @@ class DestroysOnce(CpuBackend):
 @caught_by(
     "test_runs_complete_after_their_executable_was_destroyed", "test_runs_complete_after_their_graph_has_gone"
 )
-class DestroysRunsUnderWay(CpuBackend):
+class DestroysRunsUnderWay(NothingNative):
     """A run begins when somebody waits or destroys an executable, or else half a second later."""
 
     def open(self) -> None:
@@ -50,9 +50,6 @@ class DestroysRunsUnderWay(CpuBackend):
             self.held.append(threading.Event())
             stream.worker.submit(partial(self.held[-1].wait, 0.5))
         super().replay(executable, stream)
-
-    def bind(self, executable: Any, stream: Any) -> Any:
-        return partial(self.replay, executable, stream)
 
     def begin_runs(self) -> None:
         while self.held:

@@ -12,7 +12,7 @@ from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Entry, Latch, Queue
 from kit.planted.collection import caught_by
-from kit.planted.without_a_fault import ReportsFailures
+from kit.planted.without_a_fault import NothingNative, ReportsFailures
 from kit.planted.works import FailingWork, FullWork
 
 
@@ -55,18 +55,15 @@ class StreamsPassAnErrorOnForEver(CpuBackend):
 
 
 @caught_by("test_error_of_a_replay_is_raised_where_the_stream_is_waited_for")
-class SwallowsErrorsOfReplays(CpuBackend):
+class SwallowsErrorsOfReplays(NothingNative):
     def replay(self, executable: Any, stream: Any) -> None:
         super().replay(executable, stream)
         if stream.capture is None:
             stream.worker.submit(stream.worker._take_failure)
 
-    def bind(self, executable: Any, stream: Any) -> Any:
-        return partial(self.replay, executable, stream)
-
 
 @caught_by("test_error_of_a_replay_is_raised_where_the_stream_is_waited_for")
-class GraphsDieOfAnError(CpuBackend):
+class GraphsDieOfAnError(NothingNative):
     """After an error, runs of the executables that ran before do nothing."""
 
     def open(self) -> None:
@@ -76,9 +73,6 @@ class GraphsDieOfAnError(CpuBackend):
     def replay(self, executable: Any, stream: Any) -> None:
         super().replay(executable, stream)
         self.ran.add(executable)
-
-    def bind(self, executable: Any, stream: Any) -> Any:
-        return partial(self.replay, executable, stream)
 
     def synchronize(self, stream: Any) -> None:
         try:
@@ -100,16 +94,13 @@ class RefusedWorkRunsLater(CpuBackend):
 
 
 @caught_by("test_calls_that_the_runtime_refuses_have_no_effect")
-class ARefusedReplayIsTheLast(CpuBackend):
+class ARefusedReplayIsTheLast(NothingNative):
     def replay(self, executable: Any, stream: Any) -> None:
         try:
             super().replay(executable, stream)
         except DriverError:
             executable.destroy()
             raise
-
-    def bind(self, executable: Any, stream: Any) -> Any:
-        return partial(self.replay, executable, stream)
 
 
 @caught_by("test_calls_that_the_runtime_refuses_have_no_effect")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from accelerator_graph.backends._cpu.graph import Executable, Graph
 from accelerator_graph.backends._cpu.stream import Event
 from accelerator_graph.backends.cpu import CpuBackend
-from kit.planted.without_a_fault import TwoDevices
+from kit.planted.without_a_fault import NothingNative, TwoDevices
 
 
 class IgnoresDependencies(CpuBackend):
@@ -53,7 +52,7 @@ class LosesAFill(CpuBackend):
 _NOTHING: Any = (int, (), {}, None)
 
 
-class LosesTheLastOfThreeReplays(CpuBackend):
+class LosesTheLastOfThreeReplays(NothingNative):
     """A queue that has room for two runs of an executable until somebody waits."""
 
     def open(self) -> None:
@@ -69,9 +68,6 @@ class LosesTheLastOfThreeReplays(CpuBackend):
         if self.runs[executable] < 3 or stream.capture is not None:
             super().replay(executable, stream)
 
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
-
 
 class EventOfADevice(Event):
     device = 0
@@ -80,7 +76,7 @@ class EventOfADevice(Event):
 class IgnoresWaitsForAnotherDevice(TwoDevices):
     """Streams of two devices do not wait for each other's work outside of captures."""
 
-    def record_event(self, stream: Any) -> EventOfADevice:
+    def record_event(self, stream: Any, *, timed: bool = False) -> EventOfADevice:
         event = super().record_event(stream)
         made = EventOfADevice(event.latch, event.capture, event.nodes)
         made.device = self.device_of(stream)

@@ -31,7 +31,7 @@ class KeepsAbandonedCaptures(CpuBackend):
 class KeepsEvents(CpuBackend):
     kept: ClassVar[list[Any]] = []
 
-    def record_event(self, stream: Any) -> Any:
+    def record_event(self, stream: Any, *, timed: bool = False) -> Any:
         self.kept.append(super().record_event(stream))
         return self.kept[-1]
 

@@ -6,7 +6,14 @@ import ctypes
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import CaptureStatus, DeviceMemory, GraphContents, GraphEdge, word
+from accelerator_graph.backends.base import (
+    CaptureInfo,
+    CaptureStatus,
+    DeviceMemory,
+    GraphContents,
+    GraphEdge,
+    word,
+)
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.inspection.drawing import to_dot
 from kit.explicit_runtime import Explicit
@@ -18,10 +25,13 @@ from kit.planted.collection import caught_by
     "test_empty_capture_warns",
     "test_empty_capture_with_markers_warns",
     "test_nodes_of_a_line",
+    "test_recorded_counts_the_nodes_so_far",
+    "test_labels_name_the_nodes_recorded_inside",
 )
 class CountsWrongly(CpuBackend):
-    def node_count(self, graph: Any) -> int:
-        return super().node_count(graph) + 1
+    def capture_info(self, stream: Any) -> CaptureInfo | None:
+        info = super().capture_info(stream)
+        return info and CaptureInfo(info.id, (info.nodes or 0) + 1)
 
 
 @caught_by("test_nodes_of_a_line", "test_nodes_of_a_fork_and_join")
@@ -36,22 +46,11 @@ class DumpsNothing(CpuBackend):
         return True
 
 
-@caught_by("test_is_empty_says_whether_anything_was_recorded")
-class IsNeverEmpty(CpuBackend):
-    def is_empty(self, graph: Any) -> bool:
-        return False
-
-
-@caught_by("test_is_empty_says_whether_anything_was_recorded")
-class IsAlwaysEmpty(CpuBackend):
-    def is_empty(self, graph: Any) -> bool:
-        return True
-
-
 @caught_by("test_nodes_of_a_fork_and_join")
 class CountsStreams(Explicit):
-    def node_count(self, graph: Any) -> int:
-        return len(graph) + len({entry.stream for entry in graph}) - 1
+    def capture_info(self, stream: Any) -> CaptureInfo | None:
+        info, recording = super().capture_info(stream), stream.recording
+        return info and CaptureInfo(info.id, (info.nodes or 0) + len(recording.ends) - 1)
 
 
 @caught_by("test_debug_dump_draws_every_dependency")
@@ -66,8 +65,9 @@ class DumpsNoEdges(Explicit):
 class CountsNoNodes(CpuBackend):
     """Has the capability to list them."""
 
-    def node_count(self, graph: Any) -> Any:
-        return None
+    def capture_info(self, stream: Any) -> CaptureInfo | None:
+        info = super().capture_info(stream)
+        return info and CaptureInfo(info.id)
 
 
 @caught_by("test_nodes_of_a_line")
@@ -129,29 +129,29 @@ class MixesUpSourceAndTarget(CpuBackend):
         return [node._replace(source=node.target, target=node.source) for node in nodes], edges
 
 
-@caught_by("test_recorded_counts_the_nodes_so_far", "test_labels_name_the_nodes_recorded_inside")
-class CountsOneTooManyMeanwhile(CpuBackend):
-    def recorded(self, token: Any) -> Any:
-        return len(token.nodes) + 1
-
-
 @caught_by("test_recorded_counts_the_work_of_forks", "test_a_label_has_the_forks_and_not_what_is_joined")
 class CountsOneStream(Explicit):
-    def recorded(self, token: Any) -> int:
-        return sum(entry.stream is token.first for entry in token.entries)
+    def capture_info(self, stream: Any) -> CaptureInfo | None:
+        info, recording = super().capture_info(stream), stream.recording
+        return info and CaptureInfo(
+            info.id, sum(each.stream is recording.first for each in recording.entries)
+        )
 
 
 @caught_by("test_recorded_counts_the_nodes_so_far", "test_labels_name_the_nodes_recorded_inside")
 class CountingAddsANode(Explicit):
-    def recorded(self, token: Any) -> int:
-        self.enqueue(token.first, "empty", int)
-        return len(token.entries) - 1
+    def capture_info(self, stream: Any) -> CaptureInfo | None:
+        info = super().capture_info(stream)
+        if info is not None:
+            self.enqueue(stream.recording.first, "empty", int)
+        return info
 
 
 @caught_by("test_labels_name_the_nodes_recorded_inside")
 class NeverCountsMeanwhile(CpuBackend):
-    def recorded(self, token: Any) -> Any:
-        return 0
+    def capture_info(self, stream: Any) -> CaptureInfo | None:
+        info = super().capture_info(stream)
+        return info and CaptureInfo(info.id, 0)
 
 
 @caught_by("test_nodes_are_in_the_order_of_recording")

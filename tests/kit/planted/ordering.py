@@ -10,7 +10,7 @@ from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Event, Executable, Explicit, Latch, Queue, Recording
 from kit.planted.collection import caught_by
-from kit.planted.without_a_fault import TwoDevices
+from kit.planted.without_a_fault import NothingNative, TwoDevices
 from kit.planted.works import WorkOfADevice
 
 
@@ -75,7 +75,7 @@ class ReusesEvents(Explicit):
     def open(self) -> None:
         self.unused: list[Event] = []
 
-    def record_event(self, stream: Queue) -> Event:
+    def record_event(self, stream: Queue, *, timed: bool = False) -> Event:
         new = super().record_event(stream)
         if new.latch is None or not self.unused:
             return new
@@ -101,7 +101,7 @@ class MovesEvents(Explicit):
     def open(self) -> None:
         self.events: dict[Queue, Event] = {}
 
-    def record_event(self, stream: Queue) -> Event:
+    def record_event(self, stream: Queue, *, timed: bool = False) -> Event:
         new = super().record_event(stream)
         event = self.events.setdefault(stream, new)
         event.latch, event.recording, event.nodes = new.latch, new.recording, new.nodes
@@ -112,7 +112,7 @@ class MovesEvents(Explicit):
 class EventsAreUsedUp(Explicit):
     """As a binary semaphore: one wait takes it."""
 
-    def record_event(self, stream: Queue) -> Event:
+    def record_event(self, stream: Queue, *, timed: bool = False) -> Event:
         event = super().record_event(stream)
         if event.latch is not None:
             latch = event.latch
@@ -142,7 +142,7 @@ class EventsMissReplays(Explicit):
             self.eager[stream] = Latch()
             stream.put(self.eager[stream].set)
 
-    def record_event(self, stream: Queue) -> Event:
+    def record_event(self, stream: Queue, *, timed: bool = False) -> Event:
         event = super().record_event(stream)
         if event.latch is not None:
             event.latch = self.eager.get(stream) or Latch()
@@ -184,7 +184,7 @@ class WaitsForItselfForEver(Explicit):
 class EventsMarkTheBeginning(Explicit):
     """An event is set at once."""
 
-    def record_event(self, stream: Queue) -> Event:
+    def record_event(self, stream: Queue, *, timed: bool = False) -> Event:
         event = super().record_event(stream)
         if event.latch is not None:
             event.latch.set()
@@ -247,7 +247,7 @@ class IgnoresEventsOfOtherDevices(TwoDevices):
         super().open()
         self.recorded_on: dict[Any, int] = {}
 
-    def record_event(self, stream: Any) -> Any:
+    def record_event(self, stream: Any, *, timed: bool = False) -> Any:
         event = super().record_event(stream)
         if event.latch is not None:
             self.recorded_on[event.latch.worker] = self.device_of(stream)
@@ -280,9 +280,10 @@ class LeavesOtherDevicesOutOfCaptures(TwoDevices):
 
 @caught_by("test_wait_orders_streams")
 class NobodyWaitsForTimedEvents(Explicit):
-    def record_timed_event(self, stream: Queue) -> Event:
-        event = super().record_timed_event(stream)
-        event.timed = True  # type: ignore[attr-defined]
+    def record_event(self, stream: Queue, *, timed: bool = False) -> Event:
+        event = super().record_event(stream, timed=timed)
+        if timed:
+            event.timed = True  # type: ignore[attr-defined]
         return event
 
     def wait_event(self, stream: Queue, event: Event) -> None:
@@ -291,7 +292,7 @@ class NobodyWaitsForTimedEvents(Explicit):
 
 
 @caught_by("test_runs_of_a_new_executable_are_behind_the_former_runs")
-class EventsMissTheLatestReplay(CpuBackend):
+class EventsMissTheLatestReplay(NothingNative):
     """An event marks the end of the work before a replay that is in progress."""
 
     def open(self) -> None:
@@ -304,14 +305,11 @@ class EventsMissTheLatestReplay(CpuBackend):
         if stream.capture is None:
             self.ends[stream] = end
 
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
-
     def _enqueue(self, stream: Any, *work: Any) -> None:
         self.ends.pop(stream, None)
         super()._enqueue(stream, *work)
 
-    def record_event(self, stream: Any) -> CpuEvent:
+    def record_event(self, stream: Any, *, timed: bool = False) -> CpuEvent:
         new = super().record_event(stream)
         return new if stream.capture is not None else self.ends.get(stream, new)
 

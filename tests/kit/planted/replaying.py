@@ -15,21 +15,18 @@ from accelerator_graph.backends.base import (
     LaunchFunction,
     NodeSetter,
 )
-from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.backends.cpu import Calls, CpuBackend
 from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Entry, Executable, Explicit, Latch, Queue
 from kit.planted.collection import caught_by
-from kit.planted.without_a_fault import EveryCapability
+from kit.planted.without_a_fault import EveryCapability, NothingNative, NumberedCalls
 
 
 @caught_by("test_each_replay_runs_the_work_once")
-class ReplaysTwice(CpuBackend):
+class ReplaysTwice(NothingNative):
     def replay(self, executable: Any, stream: Any) -> None:
         super().replay(executable, stream)
         super().replay(executable, stream)
-
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
 
 
 @caught_by(
@@ -37,13 +34,10 @@ class ReplaysTwice(CpuBackend):
     "test_runs_of_a_graph_are_in_call_order",
     "test_bound_callables_take_turns",
 )
-class RunsOverlap(CpuBackend):
+class RunsOverlap(NothingNative):
     def replay(self, executable: CpuExecutable, stream: Any) -> None:
         executable._last = None
         super().replay(executable, stream)
-
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
 
 
 @caught_by("test_replay_on_another_stream")
@@ -54,19 +48,16 @@ class ReplaysOnAStreamOfItsOwn(CpuBackend):
 
 @caught_by("test_replay_is_behind_the_streams_work", "test_bound_callable_replays")
 class BindsToAStreamOfItsOwn(CpuBackend):
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return super().bind(executable, self.create_stream(0))
+    def native_calls(self, stream: Any) -> Calls:
+        return super().native_calls(self.create_stream(0))
 
 
 @caught_by("test_replay_returns_without_waiting")
-class ReplayWaits(CpuBackend):
+class ReplayWaits(NothingNative):
     def replay(self, executable: Any, stream: Any) -> None:
         super().replay(executable, stream)
         if stream.capture is None:
             stream.worker.synchronize()
-
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
 
 
 @caught_by("test_replay_returns_without_waiting")
@@ -78,7 +69,7 @@ class ExplicitReplayWaits(Explicit):
 
 
 @caught_by("test_replay_onto_a_stream_that_somebody_else_captures")
-class ReplaysAtOnceInACapture(CpuBackend):
+class ReplaysAtOnceInACapture(NothingNative):
     def capabilities(self, device: int) -> frozenset[str]:
         return super().capabilities(device) - {Capability.CHILD_GRAPHS}
 
@@ -87,9 +78,6 @@ class ReplaysAtOnceInACapture(CpuBackend):
         super().replay(executable, aside)
         if aside is not stream:
             self.synchronize(aside)
-
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
 
 
 @caught_by("test_replay_ignores_captures_only_where_it_says_so")
@@ -102,12 +90,9 @@ class ReplaysBesideCaptures(CpuBackend):
 
 
 @caught_by("test_replay_onto_a_capturing_stream")
-class ChildGraphsRunAtOnce(CpuBackend):
+class ChildGraphsRunAtOnce(NothingNative):
     def replay(self, executable: Any, stream: Any) -> None:
         executable.enqueue(stream.worker)
-
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
 
 
 @caught_by("test_replays_equal_the_eager_work")
@@ -130,7 +115,7 @@ class OneExecutablePerGraph(CpuBackend):
         return self.made[graph]
 
 
-@caught_by("test_executables_of_one_graph_live_side_by_side_or_one_after_another")
+@caught_by("test_executables_of_one_graph_live_side_by_side")
 class OneExecutableSecretly(CpuBackend):
     def instantiate(self, graph: Any) -> Any:
         executable = super().instantiate(graph)
@@ -183,59 +168,48 @@ class InstantiateTakesTheGraph(CpuBackend):
 
 
 @caught_by("test_asking_for_a_run_while_one_runs_is_no_error")
-class RefusesASecondRun(CpuBackend):
+class RefusesASecondRun(NothingNative):
     def replay(self, executable: CpuExecutable, stream: Any) -> None:
         if executable._last is not None and not executable._last.is_set:
             raise DriverError("the executable is in use.")
         super().replay(executable, stream)
 
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
-
 
 @caught_by("test_bound_callable_replays")
 class BindsForOneCall(CpuBackend):
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        launch, left = super().bind(executable, stream), [None]
-        return lambda: launch() if left and left.pop() is None else None
+    def native_calls(self, stream: Any) -> Calls:
+        return BindForOneCall(self, stream)
 
 
 @caught_by("test_bind_onto_a_capturing_stream_leaves_the_capture_valid")
 class BindRecords(CpuBackend):
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        if stream.capture is not None:
-            self.replay(executable, stream)
-        return super().bind(executable, stream)
+    def native_calls(self, stream: Any) -> Calls:
+        return BindRecord(self, stream)
 
 
 @caught_by("test_upload_runs_nothing")
 class UploadRuns(EveryCapability):
-    def upload(self, executable: Any, stream: Any) -> None:
-        self.replay(executable, stream)
+    def native_calls(self, stream: Any) -> NumberedCalls:
+        return UploadRun(self, stream)
 
 
 @caught_by("test_launch_function_does_what_replay_does")
 class LaunchesNothingInC(EveryCapability):
-    def launch_function(self, executable: Any, stream: Any) -> LaunchFunction:
-        found = super().launch_function(executable, stream)
-        found.address = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value
-        return found
+    def native_calls(self, stream: Any) -> NumberedCalls:
+        return LaunchNothing(self, stream)
 
 
 @caught_by("test_replay_onto_a_capturing_stream")
-class RecordsNoReplay(CpuBackend):
+class RecordsNoReplay(NothingNative):
     """Says that it records child graphs, and forgets them."""
 
     def replay(self, executable: Any, stream: Any) -> None:
         if self.capture_status(stream) is CaptureStatus.NONE:
             super().replay(executable, stream)
 
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
-
 
 @caught_by("test_recorded_replay_keeps_its_place")
-class RecordedReplaysHaveNoOrder(CpuBackend):
+class RecordedReplaysHaveNoOrder(NothingNative):
     """A child graph depends on nothing, and nothing on it."""
 
     def replay(self, executable: Any, stream: Any) -> None:
@@ -247,9 +221,6 @@ class RecordedReplaysHaveNoOrder(CpuBackend):
         super().replay(executable, stream)
         capture.nodes.insert(0, capture.nodes.pop())
         capture.ends[stream] = before | {len(capture.nodes) - 1}
-
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
 
 
 @caught_by("test_each_replay_runs_the_work_once")
@@ -338,3 +309,31 @@ class RecordedReplaysAreUpdated(CpuBackend):
             super().replay(executable, stream)
         else:
             self.launch(stream, lambda: executable._plan.run())
+
+
+# ---- their native calls ------------------------------------------------------------------------------
+
+
+class BindForOneCall(Calls):
+    def bind(self, executable: Any) -> Callable[[], None]:
+        launch, left = super().bind(executable), [None]
+        return lambda: launch() if left and left.pop() is None else None
+
+
+class BindRecord(Calls):
+    def bind(self, executable: Any) -> Callable[[], None]:
+        if self._stream.capture is not None:
+            self._backend.replay(executable, self._stream)
+        return super().bind(executable)
+
+
+class UploadRun(NumberedCalls):
+    def upload(self, executable: Any) -> None:
+        self.backend.replay(executable, self.stream)
+
+
+class LaunchNothing(NumberedCalls):
+    def launch_function(self, executable: Any) -> LaunchFunction | None:
+        found = super().launch_function(executable)
+        address = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value
+        return None if found is None else LaunchFunction(address or 0, found.failed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from copy import copy
-from functools import partial
 from typing import Any
 
 import accelerator_graph as ag
@@ -139,10 +138,7 @@ class HandlesHaveQueuesOfTheirOwn(EveryCapability):
     def replay(self, executable: Any, stream: Any) -> None:
         super().replay(executable, self.create_stream(0) if isinstance(stream, Alias) else stream)
 
-    def bind(self, executable: Any, stream: Any) -> Any:
-        return partial(self.replay, executable, stream)
-
-    def launch_function(self, executable: Any, stream: Any) -> Any:
+    def native_calls(self, stream: Any) -> Any:
         return None
 
 
@@ -156,16 +152,22 @@ class Alias:
         return getattr(self.stream, name)
 
 
-@caught_by("test_capabilities_are_known_ones")
-class ClaimsNonsense(CpuBackend):
+@caught_by("test_capabilities_are_those_that_the_class_inherits")
+class ClaimsMoreLater(CpuBackend):
+    """It claims what it does not inherit, from the second question on."""
+
+    asked = False
+
     def capabilities(self, device: int) -> Any:
-        return {*super().capabilities(device), "event"}
+        more, self.asked = {"handles"} if self.asked else set(), True
+        return {*super().capabilities(device), *more}
 
 
 @caught_by("test_capture_info_tells_captures_apart")
 class OneCaptureInfoForAll(CpuBackend):
     def capture_info(self, stream: Any) -> Any:
-        return None if stream.capture is None else CaptureInfo(1)
+        info = super().capture_info(stream)
+        return info and CaptureInfo(1, info.nodes)
 
 
 @caught_by("test_context_id_is_shared_by_streams_that_are_alike")
@@ -175,9 +177,9 @@ class ContextsChange(CpuBackend):
 
 
 @caught_by("test_methods_without_their_capability_are_unsupported")
-class UploadsInSilence(CpuBackend):
-    def upload(self, executable: Any, stream: Any) -> None:
-        pass
+class ProfilesInSilence(CpuBackend):
+    def time_nodes(self, graph: Any, stream: Any, runs: int) -> Any:
+        return [{}] * runs
 
 
 @caught_by("test_stream_modules_have_the_runtimes_own_streams")
@@ -277,7 +279,7 @@ class OneHandleForAll(EveryCapability):
 
 @caught_by("test_launch_function_does_what_replay_does")
 class FailedLaunchesRaiseNothing(EveryCapability):
-    def failed(self, code: int) -> None:
+    def launch_failed(self, code: int) -> None:
         pass
 
 
@@ -334,10 +336,10 @@ class HandlesOfAMoment(EveryCapability):
 class InfoIsAWord(CpuBackend):
     def capture_info(self, stream: Any) -> Any:
         info = super().capture_info(stream)
-        return info and CaptureInfo(str(info.id))  # type: ignore[arg-type]
+        return info and CaptureInfo(str(info.id), info.nodes)  # type: ignore[arg-type]
 
 
 @caught_by("test_methods_without_their_capability_are_unsupported")
 class RefusesWithoutACapability(CpuBackend):
-    def upload(self, executable: Any, stream: Any) -> None:
-        raise UnsupportedError("there is no upload.")
+    def time_nodes(self, graph: Any, stream: Any, runs: int) -> Any:
+        raise UnsupportedError("there is no profiler.")

@@ -20,6 +20,7 @@ from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Event, Executable, Explicit, Latch, Queue, Recording
 from kit.planted.collection import caught_by
+from kit.planted.without_a_fault import NothingNative
 
 
 def together() -> None:
@@ -34,7 +35,7 @@ meeting = threading.Barrier(2)
 
 
 @caught_by("test_serialised_replays_are_all_done")
-class SaysThatItSerialises(CpuBackend):
+class SaysThatItSerialises(NothingNative):
     """Two threads read which run is the last one before either notes its own."""
 
     serialises_replays = True
@@ -48,12 +49,9 @@ class SaysThatItSerialises(CpuBackend):
         stream.worker.submit(partial(_run_in_turn, executable._plan, last, done))
         executable._last = done
 
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
-
 
 @caught_by("test_serialised_replays_are_all_done")
-class ForgetsRunsOfOtherThreads(CpuBackend):
+class ForgetsRunsOfOtherThreads(NothingNative):
     """Orders the runs of each thread."""
 
     serialises_replays = True
@@ -70,9 +68,6 @@ class ForgetsRunsOfOtherThreads(CpuBackend):
         executable._last = last
         super().replay(executable, stream)
         self.mine.__dict__[executable] = executable._last
-
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        return lambda: self.replay(executable, stream)
 
 
 @caught_by("test_capture_status_is_the_same_on_every_thread")
@@ -94,7 +89,7 @@ class EventsNeedAKnownThread(Explicit):
         self.known.context = True
         return super().create_stream(device, like=like, priority=priority)
 
-    def record_event(self, stream: Queue) -> Event:
+    def record_event(self, stream: Queue, *, timed: bool = False) -> Event:
         if not hasattr(self.known, "context"):
             raise DriverError("this thread has no context.")
         return super().record_event(stream)
@@ -196,7 +191,7 @@ class RecordsInAThread(Explicit):
         return super().capture_status(stream) if own else CaptureStatus.NONE
 
 
-@caught_by("test_replays_of_two_threads_on_two_streams_are_not_lost")
+@caught_by("test_serialised_replays_are_all_done")
 class LosesRunsUnderThreads(Explicit):
     """Serialises nothing, and says that it does: the latest run is read twice before it is written."""
 

@@ -66,8 +66,8 @@ class TimesUndoneWork(Explicit):
 class NotesTheTimeOfTheCall(Explicit):
     """The time at which an event was recorded, instead of the time at which the stream got there."""
 
-    def record_timed_event(self, stream: Queue) -> Event:
-        event = super().record_timed_event(stream)
+    def record_event(self, stream: Queue, *, timed: bool = False) -> Event:
+        event = super().record_event(stream, timed=timed)
         event.called = time.perf_counter()  # type: ignore[attr-defined]
         return event
 
@@ -84,8 +84,8 @@ class EventsOfAThread(CpuBackend):
         super().open()
         self.local = threading.local()
 
-    def record_timed_event(self, stream: Any) -> Any:
-        event = super().record_timed_event(stream)
+    def record_event(self, stream: Any, *, timed: bool = False) -> Any:
+        event = super().record_event(stream, timed=timed)
         self.local.__dict__.setdefault("events", []).append(event)
         return event
 

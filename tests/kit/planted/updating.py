@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from accelerator_graph.backends._cpu.graph import _Plan
-from accelerator_graph.backends.base import CaptureStatus, GraphContents, Misfit, NodeSetter
+from accelerator_graph.backends.base import CaptureStatus, GraphContents, Misfit, NodeSetter, UpdatesGraphs
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Explicit
 from kit.planted.collection import caught_by
@@ -42,19 +42,19 @@ class UpdatesRunsUnderWay(CpuBackend):
 
 
 @caught_by("test_updated_graph_does_the_work_of_the_other")
-class ExplicitUpdatesNothing(Explicit):
+class ExplicitUpdatesNothing(Explicit, UpdatesGraphs):
     def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
         return None
 
 
 @caught_by("test_backend_update_changes_all_or_nothing")
-class ExplicitGivesNoReason(Explicit):
+class ExplicitGivesNoReason(Explicit, UpdatesGraphs):
     def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
         return Misfit("")
 
 
 @caught_by("test_backend_update_changes_all_or_nothing")
-class ExplicitForgetsTheFormerWork(Explicit):
+class ExplicitForgetsTheFormerWork(Explicit, UpdatesGraphs):
     def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
         executable.entries = ()
         return Misfit("it differs")
@@ -123,7 +123,7 @@ class MisfitsAreOfNoNode(CpuBackend):
 
 
 @caught_by("test_backend_update_changes_all_or_nothing")
-class ExplicitMisfitsAreSentences(Explicit):
+class ExplicitMisfitsAreSentences(Explicit, UpdatesGraphs):
     def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
         return Misfit("They differ.")
 

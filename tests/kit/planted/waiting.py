@@ -49,7 +49,7 @@ class OneLock(CpuBackend):
 class MarksWait(Explicit):
     """Waits for the work before it says that it is done."""
 
-    def record_event(self, stream: Queue) -> Event:
+    def record_event(self, stream: Queue, *, timed: bool = False) -> Event:
         event = super().record_event(stream)
         if event.latch is not None:
             event.latch.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,10 +14,11 @@ from weakref import WeakKeyDictionary
 from accelerator_graph.backends._cpu.graph import Graph
 from accelerator_graph.backends.base import (
     Availability,
-    Capability,
     CaptureStatus,
     LaunchFunction,
     Lends,
+    NativeCalls,
+    ProfilesGraphs,
     StatusFunction,
 )
 from accelerator_graph.backends.cpu import CpuBackend
@@ -27,6 +29,13 @@ from kit.explicit_runtime import Explicit, Queue
 
 class Whole(CpuBackend):
     """No bug."""
+
+
+class NothingNative(CpuBackend):
+    """No bug: every replay goes through `replay`."""
+
+    def native_calls(self, stream: Any) -> None:
+        return None
 
 
 class TwoDevices(CpuBackend):
@@ -138,7 +147,7 @@ class NothingButTheCore(CpuBackend):
         return set()
 
 
-class EveryCapability(CpuBackend, Lends):
+class EveryCapability(CpuBackend, ProfilesGraphs, Lends):
     """No bug either: handles are numbers, and a launch in C calls Python."""
 
     def open(self) -> None:
@@ -147,9 +156,6 @@ class EveryCapability(CpuBackend, Lends):
         self.numbers: dict[int, int] = {}
         self.objects: dict[int, Any] = {}
         self.functions: dict[int, Any] = {}
-
-    def capabilities(self, device: int) -> Any:
-        return set(Capability)
 
     def handle_int(self, obj: Any) -> int:
         number = self.numbers.get(id(obj)) or next(self.count)
@@ -174,45 +180,60 @@ class EveryCapability(CpuBackend, Lends):
     def as_stream(self, obj: object) -> Any:
         return self.objects.get(obj) if isinstance(obj, int) else super().as_stream(obj)
 
-    def upload(self, executable: Any, stream: Any) -> None:
-        pass
+    def time_nodes(self, graph: Any, stream: Any, runs: int) -> Any:
+        executable = self.instantiate(graph)
+        for _ in range(runs):
+            self.replay(executable, stream)
+        begin = time.perf_counter()
+        self.synchronize(stream)
+        self.destroy_executable(executable)
+        return [{0: (0.0, (time.perf_counter() - begin) * 1e6)} for _ in range(runs)]
 
-    def launch_function(self, executable: Any, stream: Any) -> LaunchFunction:
-        def launch(executable: int, stream: int) -> int:
-            try:
-                self.replay(self.objects[executable], self.objects[stream])
-            except DriverError:
-                return 1
-            return 0
+    def native_calls(self, stream: Any) -> NumberedCalls:
+        return NumberedCalls(self, stream)
 
-        self.handle_int(executable), self.handle_int(stream)
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-        function = self.functions.setdefault(0, prototype(launch))
-        return LaunchFunction(ctypes.cast(function, ctypes.c_void_p).value or 0, self.failed)
-
-    def failed(self, code: int) -> None:
+    def launch_failed(self, code: int) -> None:
         raise DriverError(f"a launch returned {code}.")
-
-    def status_function(self, stream: Any) -> StatusFunction:
-        def status(stream: int, place: Any) -> int:
-            place[0] = self.number_of(self.capture_status(self.objects[stream]))
-            return 0
-
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
-        function = self.functions.setdefault(1, prototype(status))
-        return StatusFunction(ctypes.cast(function, ctypes.c_void_p).value or 0, 1)
 
     def number_of(self, status: CaptureStatus) -> int:
         return list(CaptureStatus).index(status)
-
-    def recorded_on(self, stream: Any) -> int | None:
-        return None if stream.capture is None else self.recorded(stream.capture)
 
     def borrow_graph(self, handle: int, stream: Any) -> Any:
         return Graph(self.objects[handle].nodes)
 
     def borrow_executable(self, handle: int, graph: Any) -> Any:
         return self.objects[handle]
+
+
+class NumberedCalls(NativeCalls):
+    """Calls in C, by the numbers of the objects."""
+
+    def __init__(self, backend: EveryCapability, stream: Any) -> None:
+        self.backend = backend
+        self.stream = stream
+
+    def launch_function(self, executable: Any) -> LaunchFunction | None:
+        self.backend.handle_int(executable), self.backend.handle_int(self.stream)
+        return LaunchFunction(self.address(0, self.launch, ctypes.c_void_p), self.backend.launch_failed)
+
+    def status_function(self) -> StatusFunction | None:
+        return StatusFunction(self.address(1, self.ask, ctypes.POINTER(ctypes.c_int)), 1)
+
+    def address(self, which: int, function: Any, last: Any) -> int:
+        made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, last)
+        kept = self.backend.functions.setdefault(which, made(function))
+        return ctypes.cast(kept, ctypes.c_void_p).value or 0
+
+    def launch(self, executable: int, stream: int) -> int:
+        try:
+            self.backend.replay(self.backend.objects[executable], self.backend.objects[stream])
+        except DriverError:
+            return 1
+        return 0
+
+    def ask(self, stream: int, place: Any) -> int:
+        place[0] = self.backend.number_of(self.backend.capture_status(self.backend.objects[stream]))
+        return 0
 
 
 class Hangs(CpuBackend):

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from accelerator_graph.backends.base import (
     Availability,
-    Backend,
-    Capability,
+    CaptureInfo,
     CaptureStatus,
+    Enqueues,
     GraphEdge,
     GraphNode,
+    ReadsGraphs,
 )
 from accelerator_graph.errors import CaptureError, driver_error
 
@@ -61,7 +62,7 @@ class TapeStream:
             return failure
 
 
-class TapeBackend(Backend):
+class TapeBackend(Enqueues, ReadsGraphs):
     """The runtime, as accelerator_graph sees it."""
 
     api_version = 1
@@ -74,9 +75,6 @@ class TapeBackend(Backend):
     @classmethod
     def probe(cls) -> Availability:
         return Availability(True, versions={"tape": "1.2"}, devices=1)
-
-    def capabilities(self, device: int) -> frozenset[str]:
-        return frozenset({Capability.ENQUEUE, Capability.NODES})
 
     def device_count(self) -> int:
         return 1
@@ -124,6 +122,10 @@ class TapeBackend(Backend):
     def capture_status(self, stream: TapeStream) -> CaptureStatus:
         return CaptureStatus.NONE if stream.tape is None else CaptureStatus.ACTIVE
 
+    def capture_info(self, stream: TapeStream) -> CaptureInfo | None:
+        tape = stream.tape
+        return None if tape is None else CaptureInfo(id(tape), len(tape))
+
     def capture_begin(self, stream: TapeStream, mode: str) -> tuple[TapeStream, list[Entry]]:
         tape: list[Entry] = []
         stream.tape = tape
@@ -147,9 +149,6 @@ class TapeBackend(Backend):
     def destroy_graph(self, graph: list[Entry]) -> None: ...  # it may still be in use as an executable
 
     def destroy_executable(self, executable: list[Entry]) -> None: ...
-
-    def node_count(self, graph: list[Entry]) -> int:
-        return len(graph)
 
     def nodes(self, graph: list[Entry]) -> tuple[list[GraphNode], list[GraphEdge]]:
         nodes = [GraphNode(id, entry.kind, entry.name) for id, entry in enumerate(graph)]
