@@ -109,6 +109,7 @@ class Graph(BaseGraph):
         self._capture.begun_at = caller()
 
     def __enter__(self) -> Self:  # here, since jedi does not know the type of self in a base class
+        """Begin to capture the graph's stream, by default the current one, and return the graph."""
         if self._capture is not None or self._runner is not None:
             self._check("capture_begin()")
         guard = if_skipped(self, self._recover)
@@ -182,6 +183,7 @@ class Graph(BaseGraph):
             self._replay(stream)
 
     def _replay(self, stream: object) -> None:
+        """Replay where a stream was named, and the first time."""
         runner = self._runner
         if stream is not None and runner is not None and runner.replay_again(stream):
             return
@@ -511,8 +513,7 @@ class Graph(BaseGraph):
 
     def raw_executable(self) -> int:
         """Return the vendor's handle of the executable. Valid until `reset` or `instantiate`."""
-        executable = self._runner_for("raw_executable()").executable
-        assert executable is not None
+        executable = self._runner_for("raw_executable()").launchable()
         return executable.backend.handle_int(executable.native)
 
     def raw_cuda_graph(self) -> int:

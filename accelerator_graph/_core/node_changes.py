@@ -156,9 +156,8 @@ class NodeChanges:
                 setter.check(after)
             done = partial(self._note, number, parameters, kept)
             yield Step(partial(setter.write, after), partial(setter.write, before), done)
-        if "enabled" in change:
-            enable, was = setter.enable, number not in self._disabled
-            assert enable is not None
+        enable, was = setter.enable, number not in self._disabled
+        if enable is not None and "enabled" in change:
             done = partial(self._enabled, number, enabled)
             yield Step(partial(enable, enabled), partial(enable, was), done)
 
@@ -320,8 +319,7 @@ def _bytes_of(where: str, value: object, nbytes: int) -> bytes:
 
 
 def _changes_of(runner: Runner, captured: Captured, what: str) -> NodeChanges:
-    executable = runner.executable
-    assert executable is not None
+    executable = runner.launchable()
     if executable.made_of is not captured.value:
         raise GraphStateError(
             f"Graph.{what}: the executable was updated in place with the work of another graph, whose nodes "

@@ -20,13 +20,13 @@ from . import capture_table
 from .capture_table import measuring
 from .extension import fast, new_lock
 from .ownership import Owned, drain
-from .states import RESET_MEANWHILE
+from .states import NOT_KEPT, RESET_MEANWHILE
 from .stream_stack import is_constant
 from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
-    from ..backends.base import GraphContents, NativeCalls, Recorder
+    from ..backends.base import GraphContents, NodeSetter, Recorder
     from ._fast import Launch, Launcher
     from .capture import Captured
     from .memory import Measured
@@ -88,9 +88,10 @@ class Executable(Owned):
             if (bound := binding()) is not None:
                 bound.let_go()
 
-    def launch_on(self, stream: Stream, calls: NativeCalls | None) -> Callable[[], Any]:
-        """Return a callable that launches this on a stream, about which the backend has these calls."""
-        native = None if calls is None else self.lent()
+    def launch_on(self, stream: Stream) -> Callable[[], Any]:
+        """Return a callable that launches this on a stream."""
+        calls = stream._backend.native_calls(stream._native)
+        native = self.value if self.recorder is self.backend else self.lent()
         found = None if native is None or calls is None else calls.bind(native)
         return found or partial(self.recorder.replay, self.value, stream._native)
 
@@ -100,7 +101,7 @@ class Executable(Owned):
 
 
 class Current:
-    """What the replays of a graph launch. Never changed: all callables get another one at once.
+    """What the replays of a graph launch. All callables get another one at once.
 
     Parameters
     ----------
@@ -160,7 +161,7 @@ class Binding:
         What has to live as long as the callable does.
     """
 
-    __slots__ = ("__weakref__", "_asks", "_keeps", "_launcher", "_lock", "_prepared", "_stream", "calls")
+    __slots__ = ("__weakref__", "_asks", "_keeps", "_launcher", "_lock", "_prepared", "_stream")
 
     _prepared: tuple[object, Callable[[], Any] | None]
     """The `Current` for which all is decided, or the key of an executable; and what launches that. Replaced
@@ -171,10 +172,9 @@ class Binding:
         self._stream = stream
         self._keeps = keeps
         self._asks = stream._backend.replay_ignores_captures
-        self.calls = stream._backend.native_calls(stream._native)
         self._launcher: Callable[[], Launcher | None] | None = None
         executable = lock.owner.executable or lock.owner.launchable()
-        self._prepared = executable.key, executable.launch_on(stream, self.calls)
+        self._prepared = executable.key, executable.launch_on(stream)
 
     def launcher(self) -> Callable[[], None]:
         """Return the callable. It holds the binding, and the binding does not hold it."""
@@ -203,7 +203,7 @@ class Binding:
         if check is not None:
             check()
         if call is None or prepared is not executable.key:
-            call = executable.launch_on(stream, self.calls)
+            call = executable.launch_on(stream)
             self._prepared = executable.key, call
         if current.former and stream._is_capturing():  # the run is recorded and does not begin
             call()
@@ -223,14 +223,14 @@ class Binding:
         """Decide nothing more from now on, and have the callable in C launch without Python if it can."""
         launcher, recorder = None if self._launcher is None else self._launcher(), executable.recorder
         if launcher is not None and (launcher.target is None or launcher.target.owner is not current):
-            launcher.target = _launch_in_c(current, executable, self._stream, self.calls, self._lock)
+            launcher.target = _launch_in_c(current, executable, self._stream, self._lock)
         in_c = launcher is not None and launcher.target is not None
         if in_c and recorder.serialises_replays:
             self._prepared = None, None  # Python hardly ever launches: it need not keep the call
         elif in_c or recorder is executable.backend:
             self._prepared = current, call
         elif executable.lent() is not None:
-            self._prepared = current, executable.launch_on(self._stream, self.calls)
+            self._prepared = current, executable.launch_on(self._stream)
         if self._lock.owner is not current:  # the graph was reset meanwhile
             self.let_go()
 
@@ -279,11 +279,10 @@ def _has_to_ask(stream: Stream) -> bool:
     return Capability.CHILD_GRAPHS not in stream._backend.capabilities(stream._device)
 
 
-def _launch_in_c(
-    current: Current, executable: Executable, stream: Stream, calls: NativeCalls | None, lock: Any
-) -> Launch | None:
+def _launch_in_c(current: Current, executable: Executable, stream: Stream, lock: Any) -> Launch | None:
     """Return what launches an executable on a stream without Python; None if that is not possible."""
-    backend, native = stream._backend, None if calls is None else executable.lent()
+    backend, native = stream._backend, executable.lent()
+    calls = backend.native_calls(stream._native)
     found = None if native is None or calls is None else calls.launch_function(native)
     if found is None or fast is None:
         return None
@@ -412,6 +411,21 @@ class Runner:
         current: Current = self.launching.owner
         return current
 
+    def launchable(self) -> Executable:
+        """Return the executable; raise `GraphStateError` if there is none."""
+        return self._current.launchable()
+
+    def kept(self) -> Captured:
+        """Return the graph; raise `GraphStateError` if there is only an executable."""
+        if self.captured is None:
+            raise GraphStateError(f"{NOT_KEPT}.")
+        return self.captured
+
+    def node_setter(self, node: int) -> NodeSetter | None:
+        """Return what changes a node of the executable; None if nothing can."""
+        captured, executable = self.kept(), self.launchable()
+        return captured.backend.node_setter(captured.native, executable.native, node)
+
     @property
     def dropped(self) -> str:
         """Why there is no executable any more, if the user has to ask for another one."""
@@ -439,8 +453,7 @@ class Runner:
 
         Where the graph allows only one executable at a time, the old one is destroyed first.
         """
-        captured = self.captured
-        assert captured is not None
+        captured = self.kept()
         again = self.launching.owner.executable is not None
         if again and (captured.recorder is not captured.backend or allows_one_executable(captured)):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
@@ -572,8 +585,9 @@ class Runner:
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream, and keeps an object alive."""
         binding, self.latest = Binding(self.launching, stream, keeps), None
-        if binding.calls is not None and not stream._is_capturing():
-            binding.calls.upload(self._current.launchable().native)
+        calls = stream._backend.native_calls(stream._native)
+        if calls is not None and not stream._is_capturing():
+            calls.upload(self.launchable().native)
         return binding.launcher()
 
     def replay(self, named: object, stream: Stream) -> None:

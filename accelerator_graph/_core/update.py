@@ -64,10 +64,8 @@ class Work(NamedTuple):
 
 def own_work(graph: BaseGraph) -> Work:
     """Return the work of a kept graph that will not do it itself any more."""
-    runner = graph._runner
-    assert runner is not None
-    assert runner.captured is not None
-    return _work(graph, runner, runner.captured, runner.lease)
+    runner = graph._runner_for("update()")
+    return _work(graph, runner, runner.kept(), runner.lease)
 
 
 def shared_work(graph: BaseGraph, runner: Runner, captured: Captured, what: str) -> Work:
@@ -127,11 +125,10 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
                 except (DriverError, UnsupportedError) as error:
                     misfit = Misfit(str(error).rstrip("."))
             if misfit is None:
-                executable, measured = runner.executable, None
+                executable, measured = runner.launchable(), None
             else:
                 check_shareable(work.captured, what)
                 executable, measured = runner.make(work.captured, work.lease)
-            assert executable is not None
             taken = graph, runner, work, executable, misfit is not None, counted
             _take(*taken)
         except BaseException as error:

@@ -84,11 +84,10 @@ class Guarded:
         self.same.follow(self._place, self._how, addresses, leaves if inputs.bound is not None else None)
 
     def _to(self, where: ReplayStream) -> None:
-        assert fast is not None
         self._place = where, *(where.questions or ())
         self._how = ()
         launch: object = where.launch
-        if type(launch) is fast.Launcher:
+        if fast is not None and type(launch) is fast.Launcher:
             result, finish = self._result.of_every_call(), None
             if result is None:
                 finish = self._result.for_call

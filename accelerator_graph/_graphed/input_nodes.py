@@ -205,12 +205,8 @@ class InputNodes:
         if not self._nodes:
             return True
         graph.instantiate()
-        runner = graph._runner
-        assert runner is not None
-        assert runner.captured is not None
-        assert runner.executable is not None
-        made = runner.captured.native, runner.executable.native
-        found = [runner.captured.backend.node_setter(*made, node) for node in range(len(self._nodes))]
+        runner = graph._runner_for("set_nodes()")
+        found = [runner.node_setter(number) for number in range(len(self._nodes))]
         settable = [each for each in found if each is not None and each.blocks]
         self._setters = [each.words([_SOURCE]) for each in settable]
         self._enablers = [each.enable for each in settable]

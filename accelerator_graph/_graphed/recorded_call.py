@@ -232,8 +232,7 @@ def _bind(wanted: Capturable, inputs: StaticInputs, into: Graph, result: Result,
 
 def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> RecordedWork | None:
     """Return the work of every replay; None if the graph has nodes that our streams were not given."""
-    runner = captured._runner
-    assert runner is not None
+    runner = captured._runner_for("num_nodes")
     seen, nodes = runner.retained, runner.counted
     if nodes is not None and nodes > len(seen):
         return None

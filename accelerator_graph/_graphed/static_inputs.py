@@ -162,7 +162,11 @@ class StaticInputs:
             if i not in firsts
         ]
         """Copies of what the calls themselves do not copy to static arrays, since nodes do."""
-        self._merges = [(i, self.arrays[i], self._merge(i, before)) for i, before in self.merged.items()]
+        self._merges = [
+            (i, self.arrays[i], self._assign(partial(_merge, merge, before), i))
+            for i, before in self.merged.items()
+            if (merge := self.array_types[i].merge) is not None
+        ]
         """Copies of the elements that a run has changed, of arrays that do not count their writes. The run
         may write the others in another way: as another argument, as a result, or as state."""
         self._back = set(back)
@@ -191,11 +195,6 @@ class StaticInputs:
 
     def _assign(self, assign: Assign, i: int) -> Assign:
         return detaching(assign) if self._on_host and self.array_types[i].kind == "tensor" else assign
-
-    def _merge(self, i: int, before: Any) -> Assign:
-        merge = self.array_types[i].merge
-        assert merge is not None
-        return self._assign(partial(_merge, merge, before), i)
 
     def copy_in(self, leaves: Leaves, stream: Stream) -> None:
         """Copy the caller's arrays to the static ones, or have the graph copy them."""

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 from ..backends.base import Backend, Lends
 from . import base
 from ._torch import recorder as _recorder
-from ._torch.pools import contents, spend
 from .base import Inspectable, PoolId, Undo
 
 _DLPACK_CUDA = 2
@@ -137,11 +136,11 @@ class Torch(Inspectable):
     def release(self, pool: PoolId) -> None:
         """Replace the id of a pool whose last graph is gone, since torch may refuse it from now on."""
         if not pool[0] and not hasattr(pool, "owner"):
-            spend(self.torch, pool)
+            _recorder.instead[pool] = _recorder.NEW
 
     def pool_contents(self, pool: PoolId, device: int) -> base.PoolContents:
         """Return the segments of the pool that the caching allocator has."""
-        return contents(self.torch, pool, device)
+        return _recorder.contents(self.torch, pool, device)
 
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]

@@ -766,7 +766,7 @@ def test_graphs_that_are_verified_as_well():
 def test_a_backend_that_does_not_tell_parameters(device, monkeypatch):
     monkeypatch.setattr(type(device), "parameters", ReadsGraphs.parameters)
     f = bound(lambda x: x * 2)
-    with pytest.warns(RuntimeWarning, match="the parameters of node 0 .* are not known"):
+    with pytest.warns(RuntimeWarning, match="the parameters of node 0, a kernel .*are not known"):
         f(tensor(1, 2))
 
 

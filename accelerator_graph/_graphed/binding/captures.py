@@ -10,7 +10,6 @@ from ..._arrays.arrays import alias, elsewhere
 from ..._arrays.placement import extent
 from ..._core import stream_stack
 from ..._core.memory import pool_contents
-from ..._core.replay import Runner
 from ..._core.streams import Stream
 from ...api import Graph
 from ...backends.base import GraphNode, NodeParameters, NodeSetter
@@ -117,17 +116,9 @@ def _ranges(starts: Sequence[int], bindables: Sequence[Bindable]) -> list[tuple[
     return [(start, start + each.nbytes) for start, each in zip(starts, bindables, strict=True)]
 
 
-def _made(graph: Graph) -> Runner:
-    runner = graph._runner
-    assert runner is not None
-    assert runner.captured is not None
-    return runner
-
-
 def _names_of_nodes(graph: Graph) -> list[str]:
     """Return the names of a graph's nodes; raise `NotFollowing` if one of them is a collective."""
-    captured = _made(graph).captured
-    assert captured is not None
+    captured = graph._kept("describe()")
     if graph.collectives:
         raise NotFollowing("its work asks for a collective, which may know memory by other means")
     nodes, _ = captured.backend.nodes(captured.native)
@@ -145,21 +136,17 @@ def _check_name(subject: str, node: GraphNode) -> None:
 
 
 def _parameters(graph: Graph) -> Sequence[NodeParameters]:
-    captured = _made(graph).captured
-    assert captured is not None
+    captured = graph._kept("describe()")
     return captured.backend.parameters(captured.native)
 
 
 def _setters(graph: Graph, words: Sequence[ArgumentWord], names: Sequence[str]) -> dict[int, NodeSetter]:
     """Return what changes the nodes that have such words, in an executable that is made now."""
     graph.instantiate()
-    runner = _made(graph)
-    assert runner.captured is not None
-    assert runner.executable is not None
-    backend, made = runner.captured.backend, (runner.captured.native, runner.executable.native)
+    runner = graph._runner_for("set_nodes()")
     found: dict[int, NodeSetter] = {}
     for number in sorted({each.node for each in words}):
-        setter = backend.node_setter(*made, number)
+        setter = runner.node_setter(number)
         if setter is None or not setter.blocks:
             raise NotFollowing(f"the parameters of node {number} ({names[number]}) can't be changed")
         found[number] = setter
@@ -168,7 +155,7 @@ def _setters(graph: Graph, words: Sequence[ArgumentWord], names: Sequence[str]) 
 
 def _own_memory(graph: Graph, nodes: Sequence[NodeParameters]) -> list[tuple[int, int]]:
     """Return the memory that a graph has for itself: that of its pool, and what its nodes allocate."""
-    runner = _made(graph)
+    runner = graph._runner_for("memory()")
     contents = pool_contents(runner.home, runner.lease)
     if contents is None:
         raise NotFollowing("a framework does not tell what memory the pool of the graph has")

@@ -190,10 +190,8 @@ class CapturedPass:
         with graph(self.graph, self._pool, self._side):
             nodes.record(self._side, sources)
             run()
-        runner = self.graph._runner
-        assert runner is not None
-        assert runner.captured is not None
-        settable = Capability.SET_NODE in runner.captured.backend.capabilities(self._side.device)
+        backend = self.graph._kept("set_nodes()").backend
+        settable = Capability.SET_NODE in backend.capabilities(self._side.device)
         if settable and nodes.connect(self.graph):
             self.nodes = nodes if nodes.arguments else None
             return True

@@ -423,7 +423,7 @@ def _moved_by(case: Case, name: str) -> list[Mismatch | None]:
 
 def _change(case: Case, name: str, before: object, after: object) -> tuple[Cause, str]:
     """Return what a change of a reference means for a graph, and a clause."""
-    if not (case.program.is_array(before) and case.program.is_array(after)):
+    if not (case.program.reader.is_array(before) and case.program.reader.is_array(after)):
         shown = f"from {_shown(before)} to {_shown(after)}"
         return "frozen", f"{name} changes {shown} in an eager run, and in no replay"
     if extent(before) == extent(after) is not None:

@@ -1,4 +1,9 @@
-"""Captures that torch records: with its allocator, its random numbers and its pinned memory."""
+"""Captures that torch records: with its allocator, its random numbers and its pinned memory.
+
+Two kinds of pools can't be used again by their ids, which are replaced. Up to torch 2.13, the allocator for
+pinned memory never leaves a pool into which a capture failed, and refuses the next capture into it. The other
+allocator refuses the id of a pool whose last graph is gone while an array still lives in the pool.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,12 @@ from ..._interpreter import process
 from ...backends.base import CaptureMode
 from ...errors import CaptureError, DriverError
 from ..base import FrameworkRecorder, PoolId, Undo
-from .pools import instead, spend, usable
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     from ...backends.base import AnyBackend
+    from ..base import PoolContents
 
     class Torch(Protocol):
         """What the recorder needs of torch's interop module."""
@@ -28,46 +33,29 @@ if TYPE_CHECKING:
         def use_stream(self, handle: int, device: int) -> Undo: ...
 
 
-_recording: dict[int, Recording] = {}
+_recording: dict[int, TorchRecorder] = {}
 """By device: what torch is recording. A second one would end the process."""
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
-_lock = threading.RLock()  # a signal handler may capture, too
-
-
-class Recording:
-    """A capture, and later the graph: torch's object and the handle borrowed from it."""
-
-    def __init__(self, stream: Any, device: int) -> None:
-        self.stream = stream
-        self.device = device
-        self.thread: threading.Thread = process.thread.identity.thread
-        self.torch_graph: Any = None
-        self.generators: list[Any] = []
-        """The generators that a replay may use, if torch must be told about them; otherwise empty."""
-        self.native: Any = None
-        """The backend's graph."""
-        self.routed = False
-        """True once torch's allocator uses the pool."""
-        self.over = False
-        self.graph_is_needed = True
-        self.executable: Executable | None = None
+instead: dict[PoolId, PoolId | None] = {}
+"""By the id of a pool that torch can't use again the one that replaces it, `NEW` until there is one; None if
+none can replace it, since the pool is an object of torch's."""
+NEW: PoolId = (0, 0)
 
 
 class Executable:
     """A borrowed executable."""
 
-    __slots__ = ("native", "needs_torch", "recording")
+    __slots__ = ("native", "needs_torch")
 
-    def __init__(self, recording: Recording, native: Any) -> None:
-        self.recording: Recording = recording
+    def __init__(self, native: Any, needs_torch: bool | None) -> None:
         self.native: Any = native
-        self.needs_torch: bool | None = None if recording.generators else True
+        self.needs_torch: bool | None = needs_torch
         """True if torch must replay it because it draws random numbers; None if that is not known yet."""
 
 
 class TorchRecorder(FrameworkRecorder):
-    """Stands in for the backend of a graph that torch records.
+    """Stands in for the backend of a graph that torch records. It is the capture, and then the graph, too.
 
     It does not serialise replays: ``CUDAGraph.replay`` advances the generators before it launches, unguarded.
     """
@@ -81,120 +69,127 @@ class TorchRecorder(FrameworkRecorder):
         self.name: str = backend.name
         self.backend = backend
         self.pool = pool
-        self._device = device
-        self._generators = generators
-        self._framework = framework
-        self._torch = sys.modules["torch"]
-        self._given = pool
+        self.device = device
+        self.thread: threading.Thread = process.thread.identity.thread
+        self.stream: Any = None
+        self.torch_graph: Any = None
+        self.native: Any = None
+        """The backend's graph."""
+        self.generators: list[Any] = []
+        """The generators that a replay may use, if torch must be told about them; otherwise empty."""
+        self.executable: Executable | None = None
+        """The latest one, unless it is destroyed."""
+        self.graph_is_needed = True
         self.destroy_disturbs_captures: bool = backend.name == "hip" or hasattr(pool, "owner")
         """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
         the last of them, it ends the process if anything is being captured."""
+        self._registered = generators
+        self._framework = framework
+        self._given = pool
+        self._routed = False
+        """True once torch's allocator uses the pool."""
+        self._over = False
 
     # ---- capture -------------------------------------------------------------------------------
 
-    def capture_begin(self, stream: Any, mode: CaptureMode) -> Recording:
+    def capture_begin(self, stream: Any, mode: CaptureMode) -> TorchRecorder:
         """Let torch begin a capture of its current stream, which is this one."""
-        torch, device = self._torch, self._device
-        recording = Recording(stream, device)
-        self.pool = usable(self._given) if self._given in instead else self._given
+        torch, device = sys.modules["torch"], self.device
+        self.stream = stream
+        if self._given in instead:
+            self.pool = usable(torch, self._given)
         try:
-            self._reserve(recording)
-            recording.torch_graph = new_graph(torch)
-            if not decides_itself(recording.torch_graph.__class__):
-                recording.generators = [torch.cuda.default_generators[device], *self._generators]
-                for generator in self._generators:
-                    recording.torch_graph.register_generator_state(generator)
+            first = _recording.setdefault(device, self)
+            for each in list(_recording.values()):
+                if each is not self and each.thread is self.thread:
+                    first = each
+            if first is not self:
+                raise CaptureError(
+                    f"torch is recording a capture on device {first.device} already, in thread "
+                    f"{first.thread.name!r}, and would end the process at a second one on that device or "
+                    "in that thread; end that capture first.",
+                    reason="foreign_capture",
+                )
+            kind = torch.cuda.CUDAGraph
+            # torch's own class, even while `accelerator_graph.compat` has replaced its name
+            self.torch_graph = graph = (getattr(kind, "torchs_own", None) or kind)(keep_graph=True)
+            if not decides_itself(graph.__class__):
+                self.generators = [torch.cuda.default_generators[device], *self._registered]
+                for generator in self._registered:
+                    graph.register_generator_state(generator)
             try:
-                recording.torch_graph.capture_begin(pool=self.pool, capture_error_mode=mode)
+                graph.capture_begin(pool=self.pool, capture_error_mode=mode)
             except RuntimeError as error:
                 raise _driver_error(error, self.backend, "capture_begin") from error
-            recording.routed = True
+            self._routed = True
         except BaseException as error:
             # the driver is asked last: if it refuses, torch's allocator is in the pool already
-            recording.routed = recording.routed or getattr(error, "code", None) is not None
-            self.capture_abandon(recording)
+            self._routed = self._routed or getattr(error, "code", None) is not None
+            self.capture_abandon(self)
             raise
-        return recording
+        return self
 
-    @staticmethod
-    def _reserve(recording: Recording) -> None:
-        with _lock:
-            for first in _recording.values():
-                if first.device == recording.device or first.thread is recording.thread:
-                    raise CaptureError(
-                        f"torch is recording a capture on device {first.device} already, in thread "
-                        f"{first.thread.name!r}, and would end the process at a second one on that device or "
-                        "in that thread; end that capture first.",
-                        reason="foreign_capture",
-                    )
-            _recording[recording.device] = recording
-
-    def capture_end(self, recording: Recording) -> Recording:
+    def capture_end(self, capture: TorchRecorder) -> TorchRecorder:
         """Let torch end the capture; its graph is borrowed."""
         try:
             try:
                 if self.counted:
-                    recording.torch_graph.capture_end()
+                    self.torch_graph.capture_end()
                 else:
-                    _end_without_warning(recording.torch_graph)
+                    _end_without_warning(self.torch_graph)
             except RuntimeError as error:
                 raise _driver_error(error, self.backend, "capture_end") from error
-            handle = recording.torch_graph.raw_cuda_graph()
-            recording.native = self.backend.borrow_graph(handle, recording.stream)
+            self.native = self.backend.borrow_graph(self.torch_graph.raw_cuda_graph(), self.stream)
         except BaseException:
-            self.capture_abandon(recording)
+            self.capture_abandon(self)
             raise
-        self._over(recording)
-        return recording
+        _recording.pop(self.device, None)
+        self._over = True
+        return self
 
-    def capture_abandon(self, recording: Recording) -> None:
+    def capture_abandon(self, capture: TorchRecorder) -> None:
         """End the capture in torch, throw its graph away, and put its random numbers right again."""
-        if recording.over:
+        if self._over:
             return
-        graph = recording.torch_graph
+        graph = self.torch_graph
         if graph is not None:
             ended = False
             with contextlib.suppress(Exception), contextlib.ExitStack() as undo:
                 # in another thread, the captured stream is no longer torch's current one
-                handle = self.backend.handle_int(recording.stream)
-                undo.callback(self._framework.use_stream(handle, recording.device))
+                handle = self.backend.handle_int(self.stream)
+                undo.callback(self._framework.use_stream(handle, self.device))
                 _end_without_warning(graph)
                 ended = True
-            with contextlib.suppress(Exception), self.backend.relaxed(recording.stream):
+            with contextlib.suppress(Exception), self.backend.relaxed(self.stream):
                 graph.reset()
-            if recording.routed and not ended:
-                self._end_routing(graph, recording.device)
+            if self._routed and not ended:
+                self._end_routing()
         try:
             with contextlib.suppress(Exception):
-                self._reset_generators(recording)
-        finally:
-            self._over(recording)  # not before: torch records until here
+                self._reset_generators()
+        finally:  # not before: torch records until here
+            if _recording.get(self.device) is self:
+                _recording.pop(self.device, None)
+            self._over = True
 
-    def _end_routing(self, graph: Any, device: int) -> None:
+    def _end_routing(self) -> None:
         """Have torch's allocator leave the pool. Up to 2.13 it stays there for ever if a capture fails."""
-        native = self._torch._C
+        native = sys.modules["torch"]._C
         with contextlib.suppress(Exception):
-            native._cuda_endAllocateToPool(device, self.pool)  # raises if torch has done so
-            _asked_for_ever.append(graph)
-            spend(self._torch, self._given)
-            native._cuda_releasePool(device, self.pool)
+            native._cuda_endAllocateToPool(self.device, self.pool)  # raises if torch has done so
+            _asked_for_ever.append(self.torch_graph)
+            first, second = self._given  # without the tuple, which may keep the object alive
+            instead[first, second] = None if hasattr(self._given, "owner") else NEW
+            native._cuda_releasePool(self.device, self.pool)
 
-    def _over(self, recording: Recording) -> None:
-        """Let others record. Called again after an interrupt, to do the rest."""
-        with _lock:
-            if _recording.get(recording.device) is recording:
-                del _recording[recording.device]
-        recording.over = True
-
-    def _reset_generators(self, recording: Recording) -> None:
+    def _reset_generators(self) -> None:
         """Record nothing, once: generators whose capture failed stay in it until one has ended well."""
-        torch = self._torch
-        device = recording.device
-        if not recording.generators or self.backend.capture_status(recording.stream).value != "none":
+        torch, device = sys.modules["torch"], self.device
+        if not self.generators or self.backend.capture_status(self.stream).value != "none":
             return
         with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):
-            empty = new_graph(torch)
-            for generator in recording.generators[1:]:
+            empty = self.torch_graph.__class__(keep_graph=True)
+            for generator in self.generators[1:]:
                 empty.register_generator_state(generator)
             try:
                 empty.capture_begin(capture_error_mode="relaxed")
@@ -204,51 +199,44 @@ class TorchRecorder(FrameworkRecorder):
 
     # ---- graph and executable ------------------------------------------------------------------
 
-    def instantiate(self, recording: Recording) -> Executable:
+    def instantiate(self, graph: TorchRecorder) -> Executable:
         """Let torch instantiate; its executable is borrowed."""
-        graph = recording.torch_graph
         try:
-            with self.backend.relaxed(recording.native):
-                graph.instantiate()
-            handle = graph.raw_cuda_graph_exec()
+            with self.backend.relaxed(self.native):
+                self.torch_graph.instantiate()
+            handle = self.torch_graph.raw_cuda_graph_exec()
         except RuntimeError as error:
             raise _driver_error(error, self.backend, "instantiate") from error
-        executable = Executable(recording, self.backend.borrow_executable(handle, recording.native))
-        recording.executable = executable
+        native = self.backend.borrow_executable(handle, self.native)
+        self.executable = executable = Executable(native, None if self.generators else True)
         return executable
 
-    def destroy_graph(self, recording: Recording) -> None:
-        """Have torch give up graph, executable and memory, as soon as the executable is not needed either."""
-        recording.graph_is_needed = False
-        if recording.executable is None:
-            self._destroy(recording)
-
-    def destroy_executable(self, executable: Executable) -> None:
-        """Have torch give up everything if the graph is not needed either."""
-        recording = executable.recording
-        if recording.executable is executable:
-            recording.executable = None
-        if recording.executable is None and not recording.graph_is_needed:
-            self._destroy(recording)
-
-    def _destroy(self, recording: Recording) -> None:
+    def destroy_executable(self, made: TorchRecorder | Executable) -> None:
+        """Have torch give up graph, executable and memory, as soon as neither of the two is needed."""
+        if made is self:
+            self.graph_is_needed = False
+        elif made is self.executable:
+            self.executable = None
+        if self.graph_is_needed or self.executable is not None:
+            return
         try:
-            with self.backend.relaxed(recording.native):
-                recording.torch_graph.reset()
+            with self.backend.relaxed(self.native):
+                self.torch_graph.reset()
         except RuntimeError as error:
             raise _driver_error(error, self.backend, "reset") from error
-        self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
+        self.pool = self._given = NEW  # they may have kept a MemPool alive
+
+    destroy_graph = destroy_executable  # type: ignore[assignment]
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Replay through torch, until it is known that no random number is drawn."""
-        recording, framework = executable.recording, self._framework
-        handle = self.backend.handle_int(stream)
-        there = framework.current_stream(recording.device)[0] == handle
-        undo = None if there else framework.use_stream(handle, recording.device)
+        framework, handle = self._framework, self.backend.handle_int(stream)
+        there = framework.current_stream(self.device)[0] == handle
+        undo = None if there else framework.use_stream(handle, self.device)
         try:
-            before = None if executable.needs_torch else offsets(recording.generators)
-            recording.torch_graph.replay()
-            after = None if before is None else offsets(recording.generators)
+            before = None if executable.needs_torch else offsets(self.generators)
+            self.torch_graph.replay()
+            after = None if before is None else offsets(self.generators)
             if after is not None:
                 executable.needs_torch = after != before
         except RuntimeError as error:
@@ -257,20 +245,10 @@ class TorchRecorder(FrameworkRecorder):
             if undo is not None:
                 undo()
 
-    def lends(self, made: Recording | Executable) -> bool:
+    def lends(self, made: TorchRecorder | Executable) -> bool:
         """Return True if it is known that no random number is drawn."""
-        executable = made.executable if isinstance(made, Recording) else made
+        executable = made if isinstance(made, Executable) else self.executable
         return executable is not None and executable.needs_torch is False
-
-
-def new_graph(torch: Any) -> Any:
-    """Make a graph of torch's own class, even while `accelerator_graph.compat` has replaced its name."""
-    named = torch.cuda.CUDAGraph
-    for kind in named.__mro__:  # for a class of torch, `getattr` takes long to say that there is none
-        if "torchs_own" in kind.__dict__:
-            named = kind.__dict__["torchs_own"]
-            break
-    return named(keep_graph=True)
 
 
 @cache
@@ -303,10 +281,55 @@ def _end_without_warning(graph: Any) -> None:
         graph.capture_end()
 
 
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-    _recording.clear()
+# ---- pools -----------------------------------------------------------------------------------------
 
 
-process.after_fork(_after_fork)
+def usable(torch: Any, pool: PoolId) -> PoolId:
+    """Return the id that replaces one that torch can't use again.
+
+    Raises CaptureError if the pool is an object of torch's: no id can replace it.
+    """
+    found: PoolId | None = pool
+    while found in instead:
+        if instead[found] == NEW:
+            made = torch.cuda.graph_pool_handle()
+            while made == found or made in instead:  # a program had made this id up
+                made = torch.cuda.graph_pool_handle()
+            instead[found] = made
+        found = instead[found]
+    if found is None:
+        raise CaptureError(
+            f"torch can't use pool {tuple(pool)} again, because a capture into it has failed; make another "
+            "torch.cuda.MemPool.",
+            reason="other",
+        )
+    return found
+
+
+def contents(torch: Any, pool: PoolId, device: int) -> PoolContents:
+    """Return the segments that torch's caching allocator has in a pool, and what arrays occupy of them."""
+    from ..base import PoolContents, PoolSegment
+
+    found = [
+        segment
+        for segment in _snapshot(torch.cuda.memory_snapshot)
+        if segment["device"] == device and tuple(segment["segment_pool_id"]) == tuple(pool)
+    ]
+    segments = sorted(PoolSegment(segment["address"], segment["total_size"]) for segment in found)
+    return PoolContents(tuple(segments), sum(segment["allocated_size"] for segment in found))
+
+
+def _snapshot(ask: Any) -> list[dict[str, Any]]:
+    """Return all segments, without the history of allocations if possible.
+
+    torch 2.11 would select those of a pool, but gives up references to the numbers of the pool's id that are
+    not its own: after some hundred calls the process ends with a segmentation fault.
+    """
+    try:
+        found = ask(include_traces=False)
+    except TypeError:  # an older torch
+        found = ask()
+    return found  # type: ignore[no-any-return]
+
+
+process.after_fork(_recording.clear)
