@@ -29,7 +29,8 @@ RULES = [
     ),
     ("backends.memory", "_interpreter", ""),
     ("backends._shared", "errors _interpreter backends.base backends.mixins backends._shared", ""),
-    ("backends.cpu backends._cpu", f"{VENDOR} backends._cpu", ""),
+    ("backends.recording", "errors backends.base", ""),
+    ("backends.cpu backends._cpu", f"{VENDOR} backends.recording backends._cpu", ""),
     ("backends.cuda backends._cuda", f"{VENDOR} backends._cuda", "cuda"),
     ("backends.hip backends._hip", f"{VENDOR} backends._hip", "hip"),
     (
@@ -135,7 +136,7 @@ LISTS = {"backends", "interop"}
 """Packages, without their modules, that list these by name."""
 
 
-PLUGIN_MAY_IMPORT = f"{PACKAGE} backends.base errors testing"
+PLUGIN_MAY_IMPORT = f"{PACKAGE} backends.base backends.recording errors testing"
 """What the documentation of backends promises to authors."""
 
 

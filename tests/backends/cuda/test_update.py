@@ -387,8 +387,11 @@ def test_the_update_of_a_driver_that_can_not_say_why(adding, monkeypatch):
     graph = adding(1)
     graph.instantiate()
     own = registry.get("cuda")._driver
-    monkeypatch.setattr(own, "calls", raw_calls.calls_of(own)._replace(edges=None))
-    assert graph.update(adding(2)).reason == "the driver does not support CUDA 12.3"
+    monkeypatch.setattr(own, "edges_address", 0)
+    assert graph.update(adding(2)).reason == "backend 'cuda' does not update executables"
+    with pytest.raises(ag.UnsupportedError) as refused:
+        registry.get("cuda").update(None, None, None)
+    assert refused.value.capability == "update"
 
 
 def test_threads_replay_while_a_graph_is_updated_in_place(stream, work, cell, adding):
