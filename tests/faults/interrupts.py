@@ -102,6 +102,7 @@ def strike(operation: Operation, at: int) -> tuple[str, str]:
         except Exception as wrong:
             problem, code = str(wrong) or repr(wrong), getattr(wrong, "code", 0)
             clear(ELSEWHERE)
+            vendor.end_all(bench.stream.native, bench.fork.native)
     error = bench = None  # type: ignore[assignment]
     vendor.quiesce()
     found()
