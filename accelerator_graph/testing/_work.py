@@ -32,7 +32,7 @@ class Work(ABC):
     """True if `exhausted` takes away memory: what is refused then has the reason ``"out_of_memory"``."""
 
     kernel_name: str = ""
-    """What `Backend.nodes` has in the name of a node of `enqueue`; empty if the runtime does not tell."""
+    """What `Backend.nodes` has in the name of a node of `enqueue`; empty if the runtime does not report."""
 
     @abstractmethod
     def new(self) -> Any:
