@@ -29,7 +29,8 @@ RULES = [
     ),
     ("backends.memory", "_interpreter", ""),
     ("backends._shared", "errors _interpreter backends.base backends.mixins backends._shared", ""),
-    ("backends.cpu backends._cpu", f"{VENDOR} backends._cpu", ""),
+    ("backends.recording", "errors backends.base", ""),
+    ("backends.cpu backends._cpu", f"{VENDOR} backends.recording backends._cpu", ""),
     ("backends.cuda backends._cuda", f"{VENDOR} backends._cuda", "cuda"),
     ("backends.hip backends._hip", f"{VENDOR} backends._hip", "hip"),
     (
@@ -40,7 +41,11 @@ RULES = [
     ("backends", "backends", ""),
     ("interop.base", "errors _interpreter backends.base interop.records", ""),
     ("interop.registry", "errors _interpreter _plugins interop.base interop.records", ""),
-    ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
+    (
+        "interop.torch interop._torch",
+        "errors _interpreter backends.base interop.base interop.records interop._torch",
+        "",
+    ),
     ("inspection.graph", "errors backends.base _core inspection", ""),
     ("inspection", "backends.base interop.base inspection", ""),
     (
@@ -135,7 +140,7 @@ LISTS = {"backends", "interop"}
 """Packages, without their modules, that list these by name."""
 
 
-PLUGIN_MAY_IMPORT = f"{PACKAGE} backends.base errors testing"
+PLUGIN_MAY_IMPORT = f"{PACKAGE} backends.base backends.recording errors testing"
 """What the documentation of backends promises to authors."""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
@@ -66,16 +67,24 @@ class Reader:
         found: ArrayType | None = self.array_types[cls]
         return found
 
+    def is_array(self, x: Any) -> bool:
+        """Return True for an array, and False for an object that is not what it says."""
+        with suppress(Exception):
+            return not isinstance(x, type) and self.array_type(x) is not None
+        return False
+
+    def arrays_in(self, value: Any, name: str) -> Iterator[tuple[str, Any, ArrayType]]:
+        """Yield the arrays in nested containers, with their names."""
+        if is_container(type(value)):
+            for step, part in parts_of(value):
+                yield from self.arrays_in(part, name + step)
+        elif (array_type := self.array_type(value)) is not None:
+            yield name, value, array_type
+
     def array_names(self, values: Sequence[Any], names: Sequence[str]) -> list[str]:
         """Return the names of the arrays, in the order of the leaves."""
-        found = []
-        for value, name in zip(values, names, strict=True):
-            if is_container(type(value)):
-                parts = list(parts_of(value))
-                found += self.array_names([part for _, part in parts], [name + step for step, _ in parts])
-            elif self.array_type(value) is not None:
-                found.append(name)
-        return found
+        pairs = zip(values, names, strict=True)
+        return [label for value, name in pairs for label, _, _ in self.arrays_in(value, name)]
 
     def explain(self, values: Sequence[Any], names: Sequence[str], error: Exception) -> TypeError:
         """Make the error for a call that can't be read, or whose signature has no hash."""

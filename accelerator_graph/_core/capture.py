@@ -379,6 +379,7 @@ class Capture:
         resume_gc()
 
     def _leave(self) -> None:
+        """Take this thread and the frameworks out of the capture, whether it has ended well or not."""
         thread = capture_table.thread
         capture_table.live.pop(id(self), None)
         thread.unfinished.pop(id(self), None)

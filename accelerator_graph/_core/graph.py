@@ -163,14 +163,14 @@ class BaseGraph:
         return captured
 
     @property
-    def _recorded(self) -> Any:
-        """What the recorder has made: the capture under way, the graph if it is kept, else the executable."""
+    def _recorder(self) -> Any:
+        """What has recorded the graph, or records it now: the backend, or a framework's recorder."""
         if self._capture is not None:
-            return self._capture._token
+            return self._capture.recorder
         runner = self._runner_for("replay()")
         made = runner.captured or runner.executable
         assert made is not None
-        return made.value
+        return made.recorder
 
     def retain(self, obj: T) -> T:
         """Keep an object alive until the graph is reset, and return it.
@@ -258,6 +258,7 @@ class BaseGraph:
     def _exit(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """End the capture, or abandon it if the body has raised."""
         try:
             if self._capture is not None:
                 self.capture_end() if exc is None else self._abandon(exc)
@@ -385,6 +386,7 @@ class BaseGraph:
         exc.add_note(f"{capture.subject} was abandoned; {then}.")
 
     def _instantiate(self, runner: Runner) -> None:
+        """Make the executable, and what `replay` launches without arguments."""
         try:
             runner.instantiate()
             with runner.lock:  # another thread may reset the graph, which waits for this
@@ -452,6 +454,9 @@ class graph(Generic[G]):
         self._pool = pool
         self._mode = capture_error_mode
         self._prepare = prepare is True or boolean(prepare, "graph: prepare")
+
+    def __repr__(self) -> str:
+        return f"graph({self._graph!r})"
 
     def __enter__(self) -> G:
         g = self._graph

@@ -90,7 +90,7 @@ class Executable(Owned):
 
     def launch_on(self, stream: Stream, calls: NativeCalls | None) -> Callable[[], Any]:
         """Return a callable that launches this on a stream, for which the backend has these calls."""
-        native = self.lent()
+        native = self.value if self.recorder is self.backend else self.lent()
         found = None if native is None or calls is None else calls.bind(native)
         return found or partial(self.recorder.replay, self.value, stream._native)
 

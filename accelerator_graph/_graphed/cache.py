@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -188,13 +187,9 @@ class GraphCache:
         return recorded
 
     def _python_state(self, wanted: Capturable) -> PythonState:
-        def is_array(x: Any) -> bool:
-            with suppress(Exception):  # an object that is not what it says
-                return not isinstance(x, type) and self.reader.array_type(x) is not None
-            return False
-
         function, instance = wanted.function, wanted.call.instance
-        return PythonState(partial(function, *instance) if instance else function, is_array, grads=True)
+        bound = partial(function, *instance) if instance else function
+        return PythonState(bound, self.reader.is_array, grads=True)
 
     def _add(self, key: Hashable, recorded: RecordedCall) -> None:
         """Add a graph, in the place of the least recently used one if there are too many."""

@@ -32,6 +32,7 @@ class _Exit:
         self._function = function
 
     def __get__(self, obj: object, kind: type | None = None) -> Callable[..., Any]:
+        """Return a new exit, which only the interpreter holds while the block runs."""
         if obj is None:
             return self._function
         leave = partial(self._function, obj)

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from . import cuda as cuda
     from . import hip as hip
     from . import memory as memory
+    from . import mixins as mixins
+    from . import recording as recording
     from . import registry as registry
     from .registry import chosen, get, names, refresh, register, report, resolve, unregister, use_backend
 
 __all__ = ["chosen", "get", "names", "refresh", "register", "report", "resolve", "unregister", "use_backend"]
 
-_MODULES = ["base", "cpu", "cuda", "hip", "memory", "registry"]
+_MODULES = ["base", "cpu", "cuda", "hip", "memory", "mixins", "recording", "registry"]
 
 
 def __getattr__(name: str) -> object:

@@ -16,11 +16,11 @@ from types import FunctionType
 from typing import Any, ClassVar
 
 from ._cpu.capture import MODES, Captures
-from ._cpu.graph import Executable, Graph
+from ._cpu.graph import Executable, Graph, graph_of
 from ._cpu.parameters import copy, fill, node_setter, parameters
-from ._cpu.stream import Capture, Event, Stream
+from ._cpu.stream import Event, Stream
 from ._cpu.timing import with_marks
-from ._cpu.work import PACKAGE, SUSPENDED, Call, caller, check_callable, run_calls
+from ._cpu.work import PACKAGE, SUSPENDED, Call, caller, check_callable, name_of, run_calls
 from .base import (
     Availability,
     CaptureInfo,
@@ -34,6 +34,7 @@ from .base import (
 )
 from .memory import memory_of
 from .mixins import ChangesGraphs, MarksProgress, RecordsReplays, TimesGraphs, UpdatesGraphs
+from .recording import Capture
 
 _for_ever: list[object] = []
 """Memory that lives as long as the process."""
@@ -128,7 +129,8 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
 
         Every event notes the time.
         """
-        return self._captures.mark(stream) or Event(latch=stream.worker.mark())
+        point = self._captures.mark(stream)
+        return Event(stream.worker.mark()) if point is None else Event(None, *point)
 
     def wait_event(self, stream: Stream, event: Event) -> None:
         """Let later work on the stream wait for the event. An event of a capture takes the stream into it.
@@ -194,8 +196,11 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
             self._enqueue(stream, "launch", "host", call)
 
     def _enqueue(self, stream: Stream, method: str, kind: str, call: Call) -> None:
-        if stream.capture is None or not self._captures.record(stream, method, kind, call):
-            stream.worker.submit(partial(run_calls, (call,)))
+        if stream.capture is not None:
+            name = name_of(call[0]) if kind == "host" else ""
+            if self._captures.record(stream, method, (kind, name, call)):
+                return
+        stream.worker.submit(partial(run_calls, (call,)))
 
     def host_memory(self, stream: Stream, nbytes: int) -> int:
         """Return the address of new memory."""
@@ -207,15 +212,11 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
 
     def capture_status(self, stream: Stream) -> CaptureStatus:
         """Return whether the stream takes part in a capture."""
-        capture = stream.capture
-        return CaptureStatus.NONE if capture is None else capture.status
+        return self._captures.status(stream)
 
     def capture_info(self, stream: Stream) -> CaptureInfo | None:
         """Return a number for the capture that the stream takes part in, and how many calls it has."""
-        capture = stream.capture
-        if capture is None or capture.status is not CaptureStatus.ACTIVE:
-            return None
-        return CaptureInfo(id(capture), len(capture.nodes))
+        return self._captures.info(stream)
 
     def relaxed(self, stream: Stream) -> AbstractContextManager[None]:
         """Return a context in which captures of other streams don't forbid this thread to wait."""
@@ -227,7 +228,7 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
 
     def capture_end(self, token: Capture) -> Graph:
         """End the capture. All streams that took part are ordinary ones again, even if it raises."""
-        return Graph(self._captures.end(token))
+        return graph_of(self._captures.end(token))
 
     def capture_abandon(self, token: Capture) -> None:
         """End the capture if it has not ended, and throw away what was recorded."""
@@ -242,7 +243,7 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
     def replay(self, executable: Executable, stream: Stream) -> None:
         """Run the executable on the stream, or record it as one node if the stream is capturing."""
         if stream.capture is None or not self._captures.record(
-            stream, "replay", "graph", executable.as_call()
+            stream, "replay", ("graph", "", executable.as_call())
         ):
             executable.enqueue(stream.worker)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -111,7 +112,7 @@ class graph(api.graph[TorchGraph]):
 
 
 def _side_stream() -> tuple[Any, Stream]:
-    torch = torch_module()
+    torch = sys.modules["torch"]
     ask = getattr(torch._C, "_cuda_getDevice", None)  # in C, where torch has it
     device = torch.cuda.current_device() if ask is None else ask()
     found = _side_streams.get(device)

@@ -103,8 +103,7 @@ class TorchGraph(api.Graph):
 
     def _torch_graph(self) -> Any:
         """Return torch's own graph, which records and replays."""
-        recorded = self._recorded
-        return getattr(recorded, "recording", recorded).torch_graph
+        return self._recorder.torch_graph
 
 
 class CUDAGraph(TorchGraph):

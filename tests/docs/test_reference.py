@@ -29,14 +29,24 @@ def generate() -> Iterator[object]:
     sys.path[:] = before
 
 
-@pytest.mark.parametrize("name", ["states.md", "capture-rules.md", "command-line.md"])
+GENERATED = ["reference/states.md", "reference/capture-rules.md", "reference/command-line.md", "inside.md"]
+
+
+@pytest.mark.parametrize("name", GENERATED)
 def test_a_generated_page_is_up_to_date(generate, name: str) -> None:
-    written = (REFERENCE / name).read_text(encoding="utf-8")
+    written = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert written == generate.PAGES[name](ROOT), "run `python docs/tools/generate.py`"
 
 
 def test_all_generated_pages_are_compared(generate) -> None:
-    assert set(generate.PAGES) == {"states.md", "capture-rules.md", "command-line.md"}
+    assert set(generate.PAGES) == {*GENERATED}
+
+
+def test_every_function_on_the_page_of_calls_has_a_job() -> None:
+    lines = (ROOT / "docs" / "inside.md").read_text(encoding="utf-8").splitlines()
+    calls = [line for line in lines if line.lstrip().startswith("- `")]
+    assert len(calls) > 60
+    assert [line for line in calls if not line.endswith(".") or line.endswith(": .")] == []
 
 
 def test_all_environment_variables_are_on_their_page() -> None:

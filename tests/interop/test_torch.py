@@ -28,7 +28,7 @@ from accelerator_graph._core import capture, capture_table, ownership
 from accelerator_graph._core.extension import fast
 from accelerator_graph._core.pools import check_pool
 from accelerator_graph.interop import registry
-from accelerator_graph.interop._torch import pools, recorder
+from accelerator_graph.interop import torch as interop_torch
 from interop import fake_torch as interop_fake_torch
 from interop.fake_torch import AcceleratorError, CUDAGraph, CUDAGraphOf215, Generator, MemPool, pool_uses
 from interop.fakes import call, calls, get_device, install
@@ -87,7 +87,7 @@ def test_a_call_that_torch_refuses_is_the_cause(torch):
 
 
 def recording(g):
-    return g._runner.executable.value.recording.torch_graph
+    return g._runner.executable.recorder.torch_graph
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -465,7 +465,7 @@ def test_a_capture_has_its_mode_and_the_one_that_resets_generators_forbids_nothi
 
 @pytest.mark.parametrize("device", [0, 1])
 def test_torchs_allocator_leaves_a_failed_capture_on_its_device(torch, monkeypatch, device):
-    native, told, kept = torch._C, [], len(recorder._asked_for_ever)
+    native, told, kept = torch._C, [], len(interop_torch._asked_for_ever)
     for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
 
         def tells(real, *what):
@@ -479,7 +479,7 @@ def test_torchs_allocator_leaves_a_failed_capture_on_its_device(torch, monkeypat
         driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
     pool = made[0].pool()
     assert told == [("_cuda_endAllocateToPool", device, pool), ("_cuda_releasePool", device, pool)]
-    assert recorder._asked_for_ever[kept:] == made
+    assert interop_torch._asked_for_ever[kept:] == made
 
 
 @pytest.mark.parametrize("device", [0, 1])
@@ -487,10 +487,11 @@ def test_a_capture_is_abandoned_in_another_thread(torch, device):
     stream = ag.Stream(device, backend="cuda")
     with pytest.raises(ag.CaptureError), stream, ag.Graph():  # noqa: PT012
         [capture] = capture_table.live.values()
-        abandon = partial(capture.recorder.capture_abandon, recorder._recording[device])
+        assert interop_torch._recording == {device: capture.recorder}
+        abandon = partial(capture.recorder.capture_abandon, capture.recorder)
         there = in_thread(lambda: abandon() or (torch.cuda.current_stream(device).cuda_stream, get_device()))
         assert there == (0, 0)
-        assert not recorder._recording
+        assert not interop_torch._recording
         assert int(call(driver.cuStreamIsCapturing, stream.handle)) == 0
 
 
@@ -498,33 +499,39 @@ def test_a_capture_is_abandoned_in_another_thread(torch, device):
     ("device", "in_thread_of", "named"),
     [(0, None, 0), (1, None, 1), (2, 0, 0), (2, 1, 1), (2, None, None)],
 )
-def test_the_capture_that_is_in_the_way_is_named(monkeypatch, device, in_thread_of, named):
+def test_the_capture_that_is_in_the_way_is_named(torch, monkeypatch, device, in_thread_of, named):
     threads = [threading.Thread(name=f"of {n}") for n in range(3)]
 
     def of(device, thread):
-        made = recorder.Recording(None, device)
+        made = interop_torch.TorchRecorder(Below(), (0, 4), device, [], None)
         made.thread = thread
         return made
 
+    monkeypatch.setattr(CUDAGraph, "capture_begin", lambda self, **how: None)
+    monkeypatch.setattr(torch.cuda, "default_generators", [None] * 3)
     before = {n: of(n, threads[n]) for n in range(2)}
-    monkeypatch.setattr(recorder, "_recording", {**before})
+    monkeypatch.setattr(interop_torch, "_recording", {**before})
     new = of(device, threads[2 if in_thread_of is None else in_thread_of])
     if named is None:
-        recorder.TorchRecorder._reserve(new)
-        assert recorder._recording == {**before, 2: new}
+        new.capture_begin("stream", "relaxed")
+        assert interop_torch._recording == {**before, 2: new}
     else:
         with pytest.raises(ag.CaptureError, match=f"on device {named} already, in thread 'of {named}',"):
-            recorder.TorchRecorder._reserve(new)
-        assert recorder._recording == before
-    recorder._recording.clear()
+            new.capture_begin("stream", "relaxed")
+        assert interop_torch._recording == before
+    interop_torch._recording.clear()
 
 
-def test_a_forked_child_records_what_it_likes(monkeypatch):
-    monkeypatch.setattr(recorder, "_lock", before := threading.RLock())
-    monkeypatch.setattr(recorder, "_recording", {0: object(), 1: object()})
-    recorder._after_fork()
-    assert recorder._recording == {}
-    assert recorder._lock is not before
+def test_a_forked_child_records_what_it_likes(torch):
+    x = Array()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with ag.graph(ag.Graph()):
+            torch.fill(x, 5)
+            child = os.fork()
+            if not child:
+                os._exit(len(interop_torch._recording))
+    assert os.waitpid(child, 0)[1] == 0
 
 
 class Below:
@@ -556,33 +563,32 @@ class Below:
 def unit_fixture(torch):
     """A recorder over a backend that notes, a graph and an executable of torch's that note, too."""
     backend = Below()
-    made = recorder.TorchRecorder(backend, (0, 4), 0, [], None)
-    mine = recorder.Recording("captured", 0)
+    mine = interop_torch.TorchRecorder(backend, (0, 4), 0, [], None)
     mine.native = "graph"
     mine.torch_graph = SimpleNamespace(
         instantiate=lambda: backend.log.append("instantiate"),
         raw_cuda_graph_exec=lambda: 7,
         reset=lambda: backend.log.append("reset"),
     )
-    mine.executable = recorder.Executable(mine, "executable")
-    return SimpleNamespace(recorder=made, backend=backend, recording=mine, executable=mine.executable)
+    mine.executable = interop_torch.Executable("executable", None)
+    return SimpleNamespace(recorder=mine, backend=backend, executable=mine.executable)
 
 
 @pytest.mark.parametrize("needs_torch", [None, True, False])
 def test_what_is_lent_draws_no_random_numbers(unit, needs_torch):
     unit.executable.needs_torch = needs_torch
-    lent = [unit.recorder.lends(each) for each in (unit.recording, unit.executable)]
+    lent = [unit.recorder.lends(each) for each in (unit.recorder, unit.executable)]
     assert lent == [needs_torch is False] * 2
-    unit.recording.executable = None
-    assert not unit.recorder.lends(unit.recording)
-    assert (unit.recording.native, unit.executable.native, unit.backend.log) == ("graph", "executable", [])
+    unit.recorder.executable = None
+    assert not unit.recorder.lends(unit.recorder)
+    assert (unit.recorder.native, unit.executable.native, unit.backend.log) == ("graph", "executable", [])
 
 
 def test_torch_makes_and_destroys_executables_without_breaking_captures(unit):
-    made = unit.recorder.instantiate(unit.recording)
-    assert made is unit.recording.executable
-    assert (made.native, made.recording) == ("borrow_executable's answer", unit.recording)
-    unit.recorder.destroy_graph(unit.recording)
+    made = unit.recorder.instantiate(unit.recorder)
+    assert made is unit.recorder.executable
+    assert (made.native, made.needs_torch) == ("borrow_executable's answer", True)
+    unit.recorder.destroy_graph(unit.recorder)
     unit.recorder.destroy_executable(made)
     assert unit.backend.log == [
         *(("relaxed for", "graph"), "instantiate", "as before"),
@@ -593,7 +599,7 @@ def test_torch_makes_and_destroys_executables_without_breaking_captures(unit):
 
 
 def test_an_error_names_the_call_of_torch(unit, torch):
-    graph, stream = unit.recording.torch_graph, torch.cuda.Stream()
+    graph, stream = unit.recorder.torch_graph, torch.cuda.Stream()
     moved = []
     unit.recorder._framework = SimpleNamespace(
         current_stream=lambda device: (int(stream.cuda_stream), device),
@@ -601,9 +607,9 @@ def test_an_error_names_the_call_of_torch(unit, torch):
     )
     graph.replay = graph.instantiate = graph.reset = raising(RuntimeError("no"))
     calls = {
-        "instantiate": lambda: unit.recorder.instantiate(unit.recording),
+        "instantiate": lambda: unit.recorder.instantiate(unit.recorder),
         "replay": lambda: unit.recorder.replay(unit.executable, stream),
-        "reset": lambda: unit.recorder._destroy(unit.recording),
+        "reset": lambda: [unit.recorder.destroy_graph(each) for each in (unit.recorder, unit.executable)],
     }
     for name, call_it in calls.items():
         with pytest.raises(ag.DriverError) as info:
@@ -615,9 +621,9 @@ def test_an_error_names_the_call_of_torch(unit, torch):
 
 def test_a_capture_that_is_over_is_not_abandoned_again(unit):
     ended = []
-    unit.recording.torch_graph.capture_end = lambda: ended.append(1)
-    unit.recording.over = True
-    unit.recorder.capture_abandon(unit.recording)
+    unit.recorder.torch_graph.capture_end = lambda: ended.append(1)
+    unit.recorder._over = True
+    unit.recorder.capture_abandon(unit.recorder)
     assert (ended, unit.backend.log) == ([], [])
 
 
@@ -626,7 +632,7 @@ def test_a_capture_that_is_over_is_not_abandoned_again(unit):
 )
 def test_what_disturbs_captures_when_it_goes(torch, backend, pool, disturbs):
     given = check_pool(SimpleNamespace(id=(0, 3))) if pool else (0, 3)
-    made = recorder.TorchRecorder(SimpleNamespace(name=backend), given, 0, [], None)
+    made = interop_torch.TorchRecorder(SimpleNamespace(name=backend), given, 0, [], None)
     assert made.destroy_disturbs_captures is disturbs
 
 
@@ -640,14 +646,7 @@ def test_what_disturbs_captures_when_it_goes(torch, backend, pool, disturbs):
     ],
 )
 def test_which_torch_has_generators_join_by_themselves(methods, decides):
-    assert recorder.decides_itself(type("CUDAGraph", (), dict.fromkeys(methods))) is decides
-
-
-def test_a_graph_is_of_torchs_own_class_whatever_replaced_it():
-    own, former = (type(name, (CUDAGraph,), {}) for name in ("Own", "Former"))
-    outer = type("Outer", (type("Inner", (), {"torchs_own": former}),), {"torchs_own": own})
-    for named, kind in ((outer, own), (outer.__base__, former), (own, own)):
-        assert type(recorder.new_graph(SimpleNamespace(cuda=SimpleNamespace(CUDAGraph=named)))) is kind
+    assert interop_torch.decides_itself(type("CUDAGraph", (), dict.fromkeys(methods))) is decides
 
 
 @pytest.mark.parametrize(
@@ -806,19 +805,20 @@ def test_a_pool_object_is_not_kept_by_a_bound_call_of_a_graph_that_was_reset(tor
 
 
 def test_an_id_that_replaces_one_can_be_replaced_itself(torch, monkeypatch):
-    monkeypatch.setattr(pools, "instead", {(0, 5): (0, 6), (0, 6): (0, 7)})
-    assert [pools.usable((0, n)) for n in (4, 5, 6, 7)] == [(0, 4), (0, 7), (0, 7), (0, 7)]
+    monkeypatch.setattr(interop_torch, "instead", {(0, 5): (0, 6), (0, 6): (0, 7)})
+    assert [interop_torch.usable(torch, (0, n)) for n in (4, 5, 6, 7)] == [(0, 4), (0, 7), (0, 7), (0, 7)]
 
 
 def test_an_id_is_never_replaced_by_one_that_is_replaced_itself(torch, monkeypatch):
     """A program may make up an id that torch gives out later: then there would be no end to the search."""
-    monkeypatch.setattr(pools, "instead", spent := {})
+    monkeypatch.setattr(interop_torch, "instead", instead := {})
     numbers = itertools.count(5)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, next(numbers)))
     for number in (7, 6, 5):
-        pools.spend(torch, (0, number))
-    assert spent == {(0, 7): (0, 5), (0, 6): (0, 8), (0, 5): (0, 9)}
-    assert [pools.usable((0, number)) for number in (5, 6, 7)] == [(0, 9), (0, 8), (0, 9)]
+        instead[0, number] = interop_torch.NEW
+        interop_torch.usable(torch, (0, number))
+    assert instead == {(0, 7): (0, 5), (0, 6): (0, 8), (0, 5): (0, 9)}
+    assert [interop_torch.usable(torch, (0, number)) for number in (5, 6, 7)] == [(0, 9), (0, 8), (0, 9)]
 
 
 def test_a_pool_object_that_goes_in_a_capture(torch):
@@ -1067,13 +1067,12 @@ def test_a_thread_that_ends_in_a_capture_gives_everything_back(torch):
 
 def test_a_signal_handler_that_captures_while_a_capture_is_noted(torch):
     """At every line that notes what torch records: one capture is over before the other, or is refused."""
-    lines, outcomes = [], []
+    lines, outcomes, other = [], [], Array()
     context = driver.cuCtxGetCurrent()[1]
 
     def handler():
-        x = Array()
         try:
-            outcomes.append(captured(ag.Graph(), lambda: torch.fill(x, 7)).num_nodes)
+            outcomes.append(captured(ag.Graph(), lambda: torch.fill(other, 7)).num_nodes)
         except ag.CaptureError as error:
             outcomes.append(error.reason)
 
@@ -1081,8 +1080,9 @@ def test_a_signal_handler_that_captures_while_a_capture_is_noted(torch):
         count = [0]
 
         def trace(frame, event, arg):
-            if frame.f_code.co_name not in ("_reserve", "_over"):
-                return trace if event == "call" and frame.f_code.co_name == "capture_begin" else None
+            name, file = frame.f_code.co_name, frame.f_code.co_filename
+            if name not in ("capture_begin", "capture_end") or file != interop_torch.__file__:
+                return None
             if event == "line":
                 count[0] += 1
                 if count[0] == at:
@@ -1113,7 +1113,7 @@ def test_a_signal_handler_that_captures_while_a_capture_is_noted(torch):
     assert set(outcomes) == {1, "foreign_capture"}
 
 
-MOST_CALLS = 131 if fast is None else 92
+MOST_CALLS = 117 if fast is None else 78
 """How many calls of the library's own functions one more capture into a pool makes at most."""
 
 

@@ -6,11 +6,10 @@ import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ...errors import DriverError, Reason, driver_error
+from .. import recording
 from ..base import CaptureMode, CaptureStatus
-from .graph import Node
-from .stream import Capture, Event, Stream
-from .work import Call, name_of
+from ..recording import Capture
+from .stream import Event, Stream
 
 MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")
 
@@ -20,94 +19,25 @@ class _Thread(threading.local):
         self.relaxed: Any = threading.RLock()
 
 
-class Captures:
-    """All captures in progress, and what is permitted meanwhile."""
+class Captures(recording.Captures):
+    """All captures in progress, and what is permitted meanwhile. What is refused breaks them."""
 
-    __slots__ = ("_lock", "_open", "_thread")
+    __slots__ = ("_thread",)
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # guards all captures, and `Stream.capture`
-        self._open: set[Capture] = set()
+        super().__init__("cpu")
         self._thread = _Thread()
 
-    def begin(self, stream: Stream, mode: CaptureMode) -> Capture:
-        """Begin a capture. If anything is raised, none has begun."""
-        capture = Capture(stream, mode)
-        try:
-            with self._lock:
-                if _of(stream) is not None:
-                    raise _error("capture_begin", "ILLEGAL_STATE", "foreign_capture")
-                self._open.add(capture)
-                stream.capture = capture
-                capture.status = CaptureStatus.ACTIVE
-            return capture
-        except BaseException:
-            self.close(capture)
-            raise
+    def refused(self, *captures: Capture | None) -> None:
+        """Break the captures."""
+        for capture in captures:
+            if capture is not None:
+                capture.status = CaptureStatus.INVALIDATED
 
-    def end(self, capture: Capture) -> list[Node]:
-        """End a capture and return what it has recorded. If anything is raised, it has ended, too."""
-        try:
-            with self._lock:
-                if capture.status is CaptureStatus.NONE:
-                    raise _error("capture_end", "ILLEGAL_STATE", "other", "the capture has ended already")
-                if capture.mode != "relaxed" and capture.thread is not threading.current_thread():
-                    raise _error("capture_end", "CAPTURE_WRONG_THREAD", "wrong_thread")
-                if capture.status is CaptureStatus.INVALIDATED:
-                    raise _error("capture_end", "CAPTURE_INVALIDATED", "invalidated")
-                if not capture.is_joined():
-                    raise _error("capture_end", "CAPTURE_UNJOINED", "unjoined")
-                capture.status = CaptureStatus.NONE
-                return capture.nodes
-        finally:
-            self.close(capture)
-
-    def close(self, capture: Capture) -> None:
-        """End a capture in any state, and forget what it has recorded."""
-        with self._lock:
-            capture.status = CaptureStatus.NONE
-            for stream in capture.ends:
-                if stream.capture is capture:
-                    stream.capture = None
-            self._open.discard(capture)
-            capture.clear()
-
-    def record(self, stream: Stream, method: str, kind: str, call: Call) -> bool:
-        """Add a node if the stream is capturing. Return False if it is not."""
-        with self._lock:
-            capture = _active(stream, method)
-            if capture is None:
-                return False
-            nodes, name = capture.nodes, name_of(call[0]) if kind == "host" else ""
-            after = tuple(sorted(capture.ends[stream]))
-            nodes.append(Node(kind, name, call, after, capture.branches[stream]))
-            capture.ends[stream] = frozenset({len(nodes) - 1})
-            return True
-
-    def mark(self, stream: Stream) -> Event | None:
-        """Return an event for what a capturing stream has recorded; None if it is not capturing."""
-        with self._lock:
-            capture = _active(stream, "record_event")
-            return None if capture is None else Event(capture=capture, nodes=capture.ends[stream])
-
-    def link(self, stream: Stream, event: Event) -> bool:
-        """Let the stream's next node depend on the event. Return False if no capture is involved."""
-        with self._lock:
-            own, other = _active(stream, "wait_event"), event.capture
-            if own is None and other is None:
-                return False
-            if other is None or other.status is CaptureStatus.NONE:
-                if own is not None:
-                    own.status = CaptureStatus.INVALIDATED
-                raise _error("wait_event", "CAPTURE_ISOLATION", "foreign_capture")
-            if own is not None and own is not other:
-                own.status = other.status = CaptureStatus.INVALIDATED
-                raise _error("wait_event", "CAPTURE_MERGE", "foreign_capture")
-            if other.status is CaptureStatus.INVALIDATED:
-                raise _error("wait_event", "CAPTURE_INVALIDATED", "invalidated")
-            other.join(stream, event.nodes)
-            stream.capture = other
-            return True
+    def check_end(self, capture: Capture) -> None:
+        """Raise an error for a thread that has not begun the capture, unless its mode is relaxed."""
+        if capture.mode != "relaxed" and capture.thread is not threading.current_thread():
+            raise self.error("capture_end", "CAPTURE_WRONG_THREAD", "wrong_thread")
 
     def relaxed(self) -> AbstractContextManager[Any]:
         """Return a context in which captures of other streams don't forbid this thread to wait.
@@ -122,28 +52,16 @@ class Captures:
         if not self._open:
             return
         with self._lock:
-            own, thread = _of(waited), threading.current_thread()
+            own, thread = self.of(waited), threading.current_thread()
             others = () if self._thread.relaxed._is_owned() else self._open
-            broken = [own] if own else [each for each in others if each.forbids_waiting(thread)]
-            for capture in broken:
-                capture.status = CaptureStatus.INVALIDATED
+            broken = [own] if own else [each for each in others if _forbids_waiting(each, thread)]
+            self.refused(*broken)
         if broken:
-            raise _error(call, "CAPTURE_UNSUPPORTED", "illegal_call")
+            raise self.error(call, "CAPTURE_UNSUPPORTED", "illegal_call")
 
 
-def _of(member: Stream | Event) -> Capture | None:
-    capture = member.capture
-    return None if capture is None or capture.status is CaptureStatus.NONE else capture
-
-
-def _active(stream: Stream, call: str) -> Capture | None:
-    capture = _of(stream)
-    if capture is not None and capture.status is CaptureStatus.INVALIDATED:
-        raise _error(call, "CAPTURE_INVALIDATED", "invalidated")
-    return capture
-
-
-def _error(call: str, code_name: str, reason: Reason, detail: str = "") -> DriverError:
-    return driver_error(
-        backend="cpu", call=call, code=None, code_name=code_name, reason=reason, detail=detail
-    )
+def _forbids_waiting(capture: Capture, thread: threading.Thread) -> bool:
+    """Return True if a thread must not wait even for streams that don't take part in a capture."""
+    if capture.status is CaptureStatus.NONE:
+        return False
+    return capture.mode == "global" or (capture.mode == "thread_local" and capture.thread is thread)

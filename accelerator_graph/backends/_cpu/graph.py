@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import NamedTuple
 
+from .. import recording
 from ..base import Misfit
+from ..recording import Recorded, Runs
 from .threads import here, start
 from .work import Call, Failure, caller, failure_of, run_calls
 from .worker import Latch, Worker
@@ -38,14 +39,22 @@ class Graph:
         self.nodes: Sequence[Node] = nodes
 
 
+def graph_of(recorded: Iterable[Recorded]) -> Graph:
+    """Return the graph of recorded work: kinds, names and calls."""
+    nodes = []
+    for (kind, name, call), after, branch in recorded:
+        nodes.append(Node(kind, name, call, after, branch))
+    return Graph(nodes)
+
+
 class Executable:
     """A graph that can run. It does not need the `Graph` any more."""
 
-    __slots__ = ("_last", "_plan")
+    __slots__ = ("_plan", "_runs")
 
     def __init__(self, graph: Graph) -> None:
         self._plan = _Plan(graph.nodes)
-        self._last: Latch | None = None
+        self._runs = Runs()
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -54,9 +63,7 @@ class Executable:
 
     def enqueue(self, worker: Worker) -> None:
         """Run once more on `worker`, after the previous run."""
-        done = Latch(worker)
-        worker.submit(partial(_run_in_turn, self._plan, self._last, done))
-        self._last = done
+        self._runs.enqueue(Run(self._plan, worker))
 
     def call(self, index: int) -> Call:
         """Return what a node calls."""
@@ -96,13 +103,30 @@ def body_of(call: Call) -> Sequence[Node]:
     return plan.nodes
 
 
-def _run_in_turn(plan: _Plan, previous: Latch | None, done: Latch) -> None:
-    if previous is not None:
-        previous.wait()
-    try:
-        plan.run()
-    finally:
-        done.set()
+class Run(recording.Run):
+    """One run, as a piece of the work of a stream."""
+
+    __slots__ = ("_plan", "_previous", "done")
+
+    def __init__(self, plan: _Plan, worker: Worker) -> None:
+        super().__init__(worker.submission(self))
+        self._plan = plan
+        self._previous: Latch | None = None
+        self.done: Latch = Latch(worker)
+
+    def follow(self, previous: Run | None) -> None:
+        """Wait for the run before."""
+        self._previous = None if previous is None else previous.done
+
+    def __call__(self) -> None:
+        """Make all calls, once the run before is over."""
+        if self._previous is not None:
+            self._previous.wait()
+        try:
+            self._plan.run()
+        finally:
+            self._plan, self._previous = _NOTHING, None
+            self.done.set()
 
 
 class _Plan:

@@ -95,6 +95,12 @@ class Worker:
         if wake is not None:
             wake.put(True)
 
+    def submission(self, work: Callable[[], object]) -> tuple[Callable[[], object], ...]:
+        """Return calls, of functions of C, that do what `submit` does."""
+        wake = self._wake or self._start()
+        woken = () if wake is None else (partial(wake.put, True),)
+        return partial(self._pending.append, work), *woken
+
     def follow(self, latch: Latch) -> None:
         """Wait for a latch before doing what is submitted later, and take over its failure."""
         self.submit(partial(self._follow, latch))

@@ -9,8 +9,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..._arrays.arrays import ArrayType, clear_autocast_caches
-from ..._arrays.containers import is_container, parts_of, rebuild
+from ..._arrays.arrays import clear_autocast_caches
+from ..._arrays.containers import rebuild
 from ..._arrays.signatures import Reader
 from ..._core import stream_stack
 from ..._core.current_stream import side_of
@@ -64,7 +64,7 @@ class Program:
         self.stream = stream
         self.name = getattr(function, "__qualname__", None) or type(function).__qualname__
         self._function, self._names = function, names
-        self._reader = Reader(by_value=False)
+        self.reader = Reader(by_value=False)
         found = self._arrays_in(self._values)
         ids = [id(leaf) for leaf, _ in found]
         self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]
@@ -85,7 +85,7 @@ class Program:
         """Return the arrays in arguments, and where they lie."""
         found = []
         for name, value in zip(self._names, values, strict=True):
-            for label, array, array_type in arrays_in(value, name, self._reader):
+            for label, array, array_type in self.reader.arrays_in(value, name):
                 if not readable(array, self.stream):
                     raise TypeError(
                         f"verify: argument {label} is in memory that the {describe(self.stream)} can't read; "
@@ -109,12 +109,12 @@ class Program:
 
     def _plain(self, values: Sequence[Any]) -> list[Any]:
         """Return arguments without the arrays in them."""
-        return [rebuild(value, lambda x: None if self.is_array(x) else x) for value in values]
+        return [rebuild(value, lambda x: None if self.reader.is_array(x) else x) for value in values]
 
     def look(self) -> tuple[PythonState, RandomState]:
         """Return the references and the random numbers as they are now."""
         named = list(zip(self._names, self._values, strict=True))
-        python = PythonState(self._function, self.is_array, grads=True, contents=True, arguments=named)
+        python = PythonState(self._function, self.reader.is_array, grads=True, contents=True, arguments=named)
         return python, RandomState(self.stream, [value for _, value in python.values()])
 
     def look_again(self) -> None:
@@ -125,14 +125,14 @@ class Program:
             named.insert(0, ("", self._function))
         self.state = [
             place
-            for place in arrays_in_state(named, self._reader, self.stream)
+            for place in arrays_in_state(named, self.reader, self.stream)
             if not any(place.overlaps(each) for each in self.inputs)
         ]
 
     def arrays_of(self, value: Any, name: str) -> list[Place]:
         """Return the arrays in a result, but for those in memory that can't be read here."""
         found: list[Place] = []
-        for label, array, array_type in arrays_in(value, name, self._reader):
+        for label, array, array_type in self.reader.arrays_in(value, name):
             try:
                 place = Place(array, array_type, label) if readable(array, self.stream) else None
             except (TypeError, ValueError):  # it holds Python objects
@@ -148,18 +148,12 @@ class Program:
         if isinstance(state, dict):
             named = [(str(key), value) for key, value in state.items()]
         else:
-            one = is_module(state) or self.is_array(state) or not isinstance(state, Iterable)
+            one = is_module(state) or self.reader.is_array(state) or not isinstance(state, Iterable)
             named = [(f"state[{i}]", value) for i, value in enumerate([state] if one else state)]
         for name, value in named:
-            if value is not None and not is_module(value) and not self.is_array(value):
+            if value is not None and not is_module(value) and not self.reader.is_array(value):
                 raise TypeError(f"verify: {name} must be an array or a module, not {value!r}.")
         return named
-
-    def is_array(self, x: Any) -> bool:
-        """Return True for an array."""
-        with suppress(Exception):  # an object that is not what it says
-            return not isinstance(x, type) and self._reader.array_type(x) is not None
-        return False
 
     def captured_on(self) -> Stream:
         """Return the stream that captures are made on."""
@@ -186,7 +180,7 @@ class Program:
         """Call the function, with other arrays in the place of some of the arguments."""
         values = list(self._values)
         for i, value in enumerate(values):
-            if any(instead.get(id(x), x) is not x for _, x, _ in arrays_in(value, "", self._reader)):
+            if any(instead.get(id(x), x) is not x for _, x, _ in self.reader.arrays_in(value, "")):
                 values[i] = rebuild(value, lambda x: instead.get(id(x), x))
         count, names = self._shape
         return self._function(*values[:count], **dict(zip(names, values[count:], strict=True)))
@@ -249,17 +243,6 @@ class Program:
 def is_module(x: Any) -> bool:
     """Return True for a torch module."""
     return not isinstance(x, type) and hasattr(x, "named_parameters") and hasattr(x, "named_buffers")
-
-
-def arrays_in(value: Any, name: str, reader: Reader) -> Iterator[tuple[str, Any, ArrayType]]:
-    """Yield the arrays in nested containers, with their names."""
-    if is_container(type(value)):
-        for step, part in parts_of(value):
-            yield from arrays_in(part, name + step, reader)
-    else:
-        array_type = reader.array_type(value)
-        if array_type is not None:
-            yield name, value, array_type
 
 
 def arrays_in_state(named: Iterable[tuple[str, Any]], reader: Reader, stream: Stream) -> Iterator[Place]:

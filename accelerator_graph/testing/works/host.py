@@ -13,6 +13,7 @@ import accelerator_graph as ag
 from accelerator_graph.backends._cpu import threads, worker
 from accelerator_graph.backends._cpu.stream import Stream
 from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.backends.recording import Capture
 
 from .._work import Work, live_instances
 
@@ -87,7 +88,8 @@ class HostWork(Work):
     def live_objects(self) -> Mapping[str, int]:
         """Count the objects of the modules that the backend's class comes from."""
         modules = {kind.__module__ for kind in type(ag.backends.get(self.backend)).__mro__}
-        return live_instances(CpuBackend.__module__.replace(".cpu", "._cpu"), *modules - {"builtins", "abc"})
+        own = CpuBackend.__module__.replace(".cpu", "._cpu"), Capture.__module__
+        return live_instances(*own, *modules - {"builtins", "abc"})
 
 
 def step(cell: Cell, a: int, b: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ._driver import Owned, check, enqueue_copy, enqueue_fill, retained_memory
@@ -26,9 +27,15 @@ class Command(ABC):
         self._keep = keep
         self._retained: Sequence[Owned] = ()
 
+    call: ClassVar[str]
+
     @abstractmethod
+    def on(self, queue: int) -> Callable[[], int]:
+        """Return the call of OpenCL that enqueues it on the queue with this handle."""
+
     def enqueue(self, queue: int) -> None:
-        """Enqueue it on the queue with this handle."""
+        """Enqueue it."""
+        check(self.call, self.on(queue)())
 
     @abstractmethod
     def record(self, buffer: CommandBuffer, after: Sequence[int]) -> int:
@@ -45,15 +52,16 @@ class Fill(Command):
     __slots__ = ("_arguments", "_target")
 
     kind = "memset"
+    call = "clEnqueueFillBuffer"
 
     def __init__(self, target: Region, value: int) -> None:
         super().__init__(target.owner)
         self._target = target
         self._arguments = (target.handle, bytes([value]), 1, target.offset, target.nbytes)
 
-    def enqueue(self, queue: int) -> None:
-        """Enqueue it."""
-        check("clEnqueueFillBuffer", enqueue_fill(queue, *self._arguments, 0, None, None))
+    def on(self, queue: int) -> Callable[[], int]:
+        """Return the fill."""
+        return partial(enqueue_fill, queue, *self._arguments, 0, None, None)
 
     def record(self, buffer: CommandBuffer, after: Sequence[int]) -> int:
         """Record it."""
@@ -70,6 +78,7 @@ class Copy(Command):
     __slots__ = ("_arguments", "_handles")
 
     kind = "memcpy"
+    call = "clEnqueueCopyBuffer"
 
     def __init__(self, target: Region, source: Region) -> None:
         super().__init__(target.owner, source.owner)
@@ -77,9 +86,9 @@ class Copy(Command):
         offsets = source.offset, target.offset
         self._arguments = (source.handle, target.handle, *offsets, source.nbytes)
 
-    def enqueue(self, queue: int) -> None:
-        """Enqueue it."""
-        check("clEnqueueCopyBuffer", enqueue_copy(queue, *self._arguments, 0, None, None))
+    def on(self, queue: int) -> Callable[[], int]:
+        """Return the copy."""
+        return partial(enqueue_copy, queue, *self._arguments, 0, None, None)
 
     def record(self, buffer: CommandBuffer, after: Sequence[int]) -> int:
         """Record it."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from accelerator_graph.backends.recording import Run, Runs
 from accelerator_graph.errors import DriverError, driver_error
 
 from ._command_buffer import CommandBuffer
+from ._driver import failure
 from ._queue import Queue, is_complete
 
 if TYPE_CHECKING:
@@ -46,15 +49,15 @@ class Executable:
         None if there can't be one: a run enqueues the commands again.
     """
 
-    __slots__ = ("_context", "_done", "_last", "buffer", "nodes")
+    __slots__ = ("_context", "_free", "_runs", "buffer", "nodes")
 
     def __init__(self, graph: Graph, extension: Extension | None) -> None:
         self.nodes: tuple[Node, ...] = graph.nodes
         self._context = graph.origin.context
         self.buffer = _recorded(graph, extension) if extension and graph.nodes else None
-        self._last: Queue | None = None
-        self._done: cl.Event | None = None
-        """A marker behind the latest run, if the command buffer can't be enqueued before."""
+        self._free: list[cl.Event | None] = [None]
+        """A marker behind the latest run of the command buffer, if it can't run twice at once."""
+        self._runs = Runs()
 
     def enqueue(self, queue: Queue) -> None:
         """Run once more on a queue, after the previous run."""
@@ -66,40 +69,62 @@ class Executable:
                 code_name="CL_INVALID_CONTEXT",
                 detail="the stream's context is not the graph's; make the stream with like= the captured one",
             )
-        last = self._last
         with queue.lock:  # else the commands of another thread may come between those of one run
-            if last is not None and last is not queue:
-                queue.wait(last.mark())
-            self._last = queue
             try:
-                if not self._enqueue_buffer(queue):
-                    for command, _ in self.nodes:
-                        command.enqueue(queue.handle)
+                self._enqueue(queue)
             finally:
                 queue.latest = object()
         queue.flush()
 
-    def _enqueue_buffer(self, queue: Queue) -> bool:
-        """Return False if the commands have to be enqueued instead."""
+    def _enqueue(self, queue: Queue) -> None:
         buffer = self.buffer
         if buffer is None or not buffer.accepts(queue):
-            return False
-        if buffer.extension.simultaneous:
-            buffer.enqueue(queue)
-            return True
-        if self._done is not None and not is_complete(self._done):
-            return False
-        buffer.enqueue(queue)
-        self._done = queue.mark()
-        return True
+            self._runs.enqueue(_Run(queue, self.nodes))
+        elif buffer.extension.simultaneous:
+            self._runs.enqueue(_Run(queue, (), buffer))
+        else:
+            free = self._free.pop() if self._free else _TAKEN
+            if free is _TAKEN or (free is not None and not is_complete(free)):
+                if free is not _TAKEN:
+                    self._free.append(free)
+                self._runs.enqueue(_Run(queue, self.nodes))
+                return
+            try:
+                self._runs.enqueue(_Run(queue, (), buffer))
+            finally:
+                self._free.append(queue.mark())
 
     def unfinished(self) -> cl.Event | None:
         """Return a marker behind the latest run; None if all runs are done."""
-        return None if self._last is None else self._last.unfinished()
+        latest = self._runs.latest
+        return None if latest is None else latest.queue.unfinished()
 
     def destroy(self) -> None:
         """Forget what to run."""
-        self.nodes, self.buffer, self._last = (), None, None
+        self.nodes, self.buffer, self._runs = (), None, Runs()
+
+
+_TAKEN: Any = object()
+
+
+class _Run(Run):
+    """A run on a queue: of commands, or of a command buffer."""
+
+    __slots__ = ("queue",)
+
+    def __init__(self, queue: Queue, nodes: tuple[Node, ...], buffer: CommandBuffer | None = None) -> None:
+        parts = [node.command.on(queue.handle) for node in nodes]
+        super().__init__(parts if buffer is None else [partial(buffer.enqueue, queue)])
+        self.queue: Queue = queue
+
+    def follow(self, previous: _Run | None) -> None:
+        """Let the queue wait for the run before."""
+        if previous is not None and previous.queue is not self.queue:
+            self.queue.wait(previous.queue.mark())
+
+    def failed(self, code: int) -> DriverError:
+        """Return the error for the code of a command."""
+        return failure("replay", code)
 
 
 class Retired:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_int32, c_size_t, c_void_p
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ class Kernel(Command):
     __slots__ = ("_arguments", "_kernel", "_retain", "name")
 
     kind = "kernel"
+    call = "clEnqueueNDRangeKernel"
 
     def __init__(
         self, kernel: cl.Kernel, name: str, values: Sequence[Any], sizes: Sequence[Any], stream: Stream
@@ -46,9 +48,9 @@ class Kernel(Command):
         for index, value in enumerate(values):
             self._set(index, value, stream)
 
-    def enqueue(self, queue: int) -> None:
-        """Enqueue it."""
-        check("clEnqueueNDRangeKernel", driver.enqueue_kernel(queue, *self._arguments, 0, None, None))
+    def on(self, queue: int) -> Callable[[], int]:
+        """Return the launch."""
+        return partial(driver.enqueue_kernel, queue, *self._arguments, 0, None, None)
 
     def record(self, buffer: CommandBuffer, after: Sequence[int]) -> int:
         """Record it."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from accelerator_graph.backends.recording import Capture
+
 from . import _commands as commands
 from ._capture import Captures
 from ._commands import Command
 from ._devices import Devices
-from ._executable import Executable, Graph, Retired
+from ._executable import Executable, Graph, Node, Retired
 from ._kernel import kernel_command
-from ._stream import Stream
+from ._stream import Event, Stream
 
 
 class Runtime:
@@ -20,7 +22,7 @@ class Runtime:
 
     def __init__(self) -> None:
         self.devices = Devices()
-        self.captures = Captures()
+        self.captures = Captures("opencl")
         self._retired = Retired()
 
     def fill(self, stream: Stream, dst: Any, value: int, nbytes: int | None) -> None:
@@ -38,8 +40,20 @@ class Runtime:
     def _enqueue(self, stream: Stream, command: Command | None) -> None:
         if command is None:  # no bytes
             return
-        if stream.capture is None or not self.captures.record(stream, command):
+        if stream.capture is not None:
+            command.retain()
+        if not self.captures.record(stream, "launch", command):
             stream.enqueue(command)
+
+    def record_event(self, stream: Stream) -> Event:
+        """Return an event for the present end of the work, or of what the stream has recorded."""
+        point = self.captures.mark(stream)
+        return stream.record() if point is None else Event(stream, None, *point)
+
+    def end_capture(self, capture: Capture) -> Graph:
+        """End a capture and return its graph."""
+        work = self.captures.end(capture)
+        return Graph(tuple(Node(command, after) for command, after, _ in work), capture.origin)
 
     def instantiate(self, graph: Graph) -> Executable:
         """Make an executable."""
@@ -48,7 +62,7 @@ class Runtime:
 
     def replay(self, executable: Executable, stream: Stream) -> None:
         """Run an executable, or record its nodes if the stream is capturing."""
-        if stream.capture is None or not self.captures.record_graph(stream, executable.nodes):
+        if not self.captures.record_graph(stream, executable.nodes):
             executable.enqueue(stream)
 
     def destroy_executable(self, executable: Executable) -> None:

@@ -1,13 +1,13 @@
-"""Streams, events and captures: what each of them holds."""
+"""Streams and events: what each of them holds."""
 
 from __future__ import annotations
 
 import pyopencl as cl
 
+from accelerator_graph.backends.recording import Capture
 from accelerator_graph.errors import DriverError, driver_error
 
 from ._commands import Command
-from ._executable import Node
 from ._queue import Queue
 
 _WRONG_ARGUMENTS = frozenset((-8, -53, -54, -55, -56, -63))
@@ -23,12 +23,6 @@ class Stream(Queue):
         super().__init__(queue, ordinal)
         self.capture: Capture | None = None
         """The capture that the stream takes part in. A capture that has ended counts as none."""
-
-    @property
-    def active_capture(self) -> Capture | None:
-        """The capture that the stream takes part in."""
-        capture = self.capture
-        return capture if capture is not None and capture.open else None
 
     def enqueue(self, command: Command) -> None:
         """Enqueue a command. ValueError if OpenCL refuses its sizes or offsets."""
@@ -76,48 +70,3 @@ class Event:
         self.marker: cl.Event | None = marker
         self.capture: Capture | None = capture
         self.nodes: frozenset[int] = nodes
-
-
-class Capture:
-    """What has been recorded, and by which streams.
-
-    Attributes
-    ----------
-    open : bool
-        False before the beginning and after the end: assigning it is what begins and ends the capture.
-    ends : dict
-        The nodes that the next node of each stream will depend on.
-    """
-
-    __slots__ = ("ends", "nodes", "open", "origin")
-
-    def __init__(self, origin: Stream) -> None:
-        self.origin: Stream = origin
-        self.open: bool = False
-        self.nodes: list[Node] = []
-        self.ends: dict[Stream, frozenset[int]] = {origin: frozenset()}
-
-    def add(self, stream: Stream, command: Command) -> None:
-        """Add a node."""
-        command.retain()
-        self.nodes.append(Node(command, tuple(sorted(self.ends[stream]))))
-        self.ends[stream] = frozenset({len(self.nodes) - 1})
-
-    def add_graph(self, stream: Stream, nodes: tuple[Node, ...]) -> None:
-        """Add the nodes of another graph, whose first ones depend on what the stream has recorded."""
-        if not nodes:
-            return
-        first, before = len(self.nodes), tuple(sorted(self.ends[stream]))
-        for command, after in nodes:
-            self.nodes.append(Node(command, tuple(first + each for each in after) or before))
-        last = set(range(len(nodes))).difference(*(node.after for node in nodes))
-        self.ends[stream] = frozenset(first + each for each in last)
-
-    def is_joined(self) -> bool:
-        """Return True if the origin has waited for all work of the forked streams."""
-        last = set(range(len(self.nodes))).difference(*(node.after for node in self.nodes))
-        return last <= self.ends[self.origin]
-
-    def clear(self) -> None:
-        """Forget the streams and what was recorded."""
-        self.ends, self.nodes = {}, []

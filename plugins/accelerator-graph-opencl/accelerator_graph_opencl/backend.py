@@ -22,9 +22,11 @@ from accelerator_graph.backends.base import (
 from accelerator_graph.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
+    from accelerator_graph.backends.recording import Capture
+
     from ._executable import Executable, Graph
     from ._runtime import Runtime
-    from ._stream import Capture, Event, Stream
+    from ._stream import Event, Stream
 
 
 class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
@@ -123,7 +125,7 @@ class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
 
     def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
         """Mark the present end of the stream's work, or of what the stream has recorded."""
-        return self._runtime.captures.mark(stream) or stream.record()
+        return self._runtime.record_event(stream)
 
     def wait_event(self, stream: Stream, event: Event) -> None:
         """Let later work on the stream wait for the event. An event of a capture takes the stream into it."""
@@ -169,12 +171,11 @@ class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
 
     def capture_status(self, stream: Stream) -> CaptureStatus:
         """Return whether the stream takes part in a capture. Nothing breaks one."""
-        return CaptureStatus.NONE if stream.active_capture is None else CaptureStatus.ACTIVE
+        return self._runtime.captures.status(stream)
 
     def capture_info(self, stream: Stream) -> CaptureInfo | None:
         """Return a number for the capture that the stream takes part in, and how many commands it has."""
-        capture = stream.active_capture
-        return None if capture is None else CaptureInfo(id(capture), len(capture.nodes))
+        return self._runtime.captures.info(stream)
 
     def capture_begin(self, stream: Stream, mode: str) -> Capture:
         """Record what is enqueued through the library from now on, instead of running it."""
@@ -182,7 +183,7 @@ class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
 
     def capture_end(self, token: Capture) -> Graph:
         """End the capture. All streams that took part are ordinary ones again, even if it raises."""
-        return self._runtime.captures.end(token)
+        return self._runtime.end_capture(token)
 
     def capture_abandon(self, token: Capture) -> None:
         """End the capture if it has not ended, and throw away what was recorded."""

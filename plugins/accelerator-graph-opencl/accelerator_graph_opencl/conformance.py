@@ -12,6 +12,7 @@ import pyopencl as cl
 import pyopencl.array
 
 from accelerator_graph import Stream
+from accelerator_graph.backends.recording import Capture
 from accelerator_graph.testing import Work, live_instances
 
 from ._build import built_kernel
@@ -77,7 +78,7 @@ class OpenclWork(Work):
 
     def live_objects(self) -> Mapping[str, int]:
         """Count the objects of the plug-in, each of which owns objects of OpenCL."""
-        return live_instances(__package__)
+        return live_instances(__package__, Capture.__module__)
 
     def read_bytes(self, buffer: Any) -> bytes:
         """Read through a queue that no work of the tests is on."""

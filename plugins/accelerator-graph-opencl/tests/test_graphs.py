@@ -37,7 +37,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
         monkeypatch.setattr(kind, name, counted)
 
     count(CommandBuffer, "enqueue", "buffers")
-    count(_kernel.Kernel, "enqueue", "commands")
+    count(_kernel.Kernel, "on", "commands")
     return counts
 
 
@@ -184,14 +184,19 @@ def test_commands_of_one_run_stay_together(place: Place, monkeypatch: pytest.Mon
         graphs.append(graph)
     barrier = threading.Barrier(2)
     log: list[tuple[int, int]] = []
-    command = _kernel.Kernel.enqueue
+    command = _kernel.Kernel.on
 
-    def logged(self: _kernel.Kernel, queue: int) -> None:
-        log.append((threading.get_ident(), id(self)))
-        threading.Event().wait(1e-4)  # let the other thread come between
-        command(self, queue)
+    def logged(self: _kernel.Kernel, queue: int) -> Any:
+        enqueue = command(self, queue)
 
-    monkeypatch.setattr(_kernel.Kernel, "enqueue", logged)
+        def call() -> int:
+            log.append((threading.get_ident(), id(self)))
+            threading.Event().wait(1e-4)  # let the other thread come between
+            return enqueue()
+
+        return call
+
+    monkeypatch.setattr(_kernel.Kernel, "on", logged)
 
     def replay(graph: ag.Graph) -> None:
         barrier.wait()

@@ -15,11 +15,12 @@ from accelerator_graph_opencl._command_buffer import CommandBuffer
 from accelerator_graph_opencl._commands import Copy, Fill
 from accelerator_graph_opencl._devices import Devices
 from accelerator_graph_opencl._executable import Executable
-from accelerator_graph_opencl._stream import Capture, Event, Stream
+from accelerator_graph_opencl._stream import Event, Stream
 from accelerator_graph_opencl.conformance import OpenclWork
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import CaptureStatus
+from accelerator_graph.backends.recording import Capture, Runs
 from accelerator_graph.testing import BackendConformance, Work
 from conftest import Place
 
@@ -52,24 +53,23 @@ def no_buffers(plant: Plant) -> Plant:
 
 def forgetting_the_last_stream(enqueue: Any) -> Any:
     def wrong(self: Executable, stream: Stream) -> None:
-        self._last = None
+        self._runs = Runs()
         enqueue(self, stream)
 
     return wrong
 
 
 def running_at_once_as_well(record: Any) -> Any:
-    def wrong(self: Captures, stream: Stream, command: Any) -> bool:
+    def wrong(self: Captures, stream: Stream, method: str, command: Any) -> bool:
         command.enqueue(stream.handle)
-        return bool(record(self, stream, command))
+        return bool(record(self, stream, method, command))
 
     return wrong
 
 
-def without_order(add: Any) -> Any:
-    def wrong(self: Capture, stream: Stream, command: Any) -> None:
-        add(self, stream, command)
-        self.nodes[-1] = self.nodes[-1]._replace(after=())
+def without_order(end: Any) -> Any:
+    def wrong(self: Captures, capture: Capture) -> list[Any]:
+        return [each._replace(after=()) for each in end(self, capture)]
 
     return wrong
 
@@ -104,7 +104,7 @@ def not_forgotten(close: Any) -> Any:
         stream = capture.origin
         close(self, capture)
         stream.capture = capture
-        capture.open = True
+        capture.status = CaptureStatus.ACTIVE
 
     return wrong
 
@@ -164,7 +164,7 @@ KIT: dict[str, tuple[Plant, str]] = {
         "test_capturing_does_not_run_the_work",
     ),
     "a capture loses the order": (
-        replaced(Capture, "add", without_order),
+        replaced(Captures, "end", without_order),
         "test_nodes_of_a_line",
     ),
     "a replay loses a command": (
@@ -186,7 +186,7 @@ KIT: dict[str, tuple[Plant, str]] = {
         "test_random_forks_and_joins_keep_their_order",
     ),
     "unjoined work is lost": (
-        replaced(Capture, "is_joined", lambda original: lambda self: True),
+        replaced(Capture, "is_joined", lambda original: lambda self, work: True),
         "test_unjoined_fork_is_a_capture_error",
     ),
     "a capture never ends": (

@@ -123,8 +123,8 @@ class InstantiateBreaksCaptures(CpuBackend):
 class ChildGraphsNeedTheirExecutable(CpuBackend):
     def destroy_executable(self, executable: Any) -> None:
         calls = executable._plan.calls
-        if executable._last is not None:
-            executable._last.wait()
+        if executable._runs.latest is not None:
+            executable._runs.latest.done.wait()
         super().destroy_executable(executable)
         calls.clear()
 
@@ -242,7 +242,7 @@ class BorrowersDestroy(EveryCapability):
     def borrow_executable(self, handle: int, graph: Any) -> Any:
         theirs = self.objects[handle]
         borrowed = Borrowed(Graph(()))
-        borrowed._plan, borrowed._last, borrowed.theirs = theirs._plan, theirs._last, theirs
+        borrowed._plan, borrowed._runs, borrowed.theirs = theirs._plan, theirs._runs, theirs
         return borrowed
 
 

@@ -144,7 +144,7 @@ class EndLeavesForks(CpuBackend):
     """The end of a capture is the end for its first stream only."""
 
     def capture_end(self, token: Any) -> Any:
-        forks = [stream for stream in token.ends if stream is not token.origin]
+        forks = [stream for stream in token.streams if stream is not token.origin]
         graph = super().capture_end(token)
         for stream in forks:
             stream.capture = super().capture_begin(self.create_stream(0), "relaxed")

@@ -199,7 +199,7 @@ class JoinsWithoutOrder(CpuBackend):
         joins = event.capture is not None and stream.capture is None
         super().wait_event(stream, event)
         if joins:
-            stream.capture.ends[stream] = frozenset()
+            del stream.capture._joins[stream.capture.streams[stream]]
 
 
 @caught_by("test_query_says_whether_work_is_done")

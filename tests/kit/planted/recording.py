@@ -34,7 +34,7 @@ class FillIgnoresCaptures(CpuBackend):
 class CapturesEveryStream(CpuBackend):
     def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
         for capture in self._captures._open:
-            stream = next(iter(capture.ends))
+            stream = next(iter(capture.streams))
         super().launch(stream, work, *args, **how)
 
 

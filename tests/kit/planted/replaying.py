@@ -16,6 +16,7 @@ from accelerator_graph.backends.base import (
     NodeSetter,
 )
 from accelerator_graph.backends.cpu import Calls, CpuBackend
+from accelerator_graph.backends.recording import Runs
 from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Entry, Executable, Explicit, Latch, Queue
 from kit.planted.collection import caught_by
@@ -36,7 +37,7 @@ class ReplaysTwice(NothingNative):
 )
 class RunsOverlap(NothingNative):
     def replay(self, executable: CpuExecutable, stream: Any) -> None:
-        executable._last = None
+        executable._runs = Runs()
         super().replay(executable, stream)
 
 
@@ -170,7 +171,8 @@ class InstantiateTakesTheGraph(CpuBackend):
 @caught_by("test_asking_for_a_run_while_one_runs_is_no_error")
 class RefusesASecondRun(NothingNative):
     def replay(self, executable: CpuExecutable, stream: Any) -> None:
-        if executable._last is not None and not executable._last.is_set:
+        latest = executable._runs.latest
+        if latest is not None and not latest.done.is_set:
             raise DriverError("the executable is in use.")
         super().replay(executable, stream)
 
@@ -209,18 +211,16 @@ class RecordsNoReplay(NothingNative):
 
 
 @caught_by("test_recorded_replay_keeps_its_place")
-class RecordedReplaysHaveNoOrder(NothingNative):
-    """A child graph depends on nothing, and nothing on it."""
+class RecordedReplaysComeFirst(NothingNative):
+    """A child graph comes ahead of all that was recorded before."""
 
     def replay(self, executable: Any, stream: Any) -> None:
         capture = stream.capture
         if capture is None:
             super().replay(executable, stream)
             return
-        before, capture.ends[stream] = capture.ends[stream], frozenset()
         super().replay(executable, stream)
-        capture.nodes.insert(0, capture.nodes.pop())
-        capture.ends[stream] = before | {len(capture.nodes) - 1}
+        capture._entries.insert(0, capture._entries.pop())
 
 
 @caught_by("test_each_replay_runs_the_work_once")

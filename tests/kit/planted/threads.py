@@ -5,18 +5,19 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
 from accelerator_graph.backends._cpu.graph import Executable as CpuExecutable
-from accelerator_graph.backends._cpu.graph import _run_in_turn
-from accelerator_graph.backends._cpu.worker import Latch as CpuLatch
+from accelerator_graph.backends._cpu.graph import Run
 from accelerator_graph.backends.base import (
     CaptureStatus,
 )
 from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.backends.recording import Runs
 from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Event, Executable, Explicit, Latch, Queue, Recording
 from kit.planted.collection import caught_by
@@ -44,10 +45,11 @@ class SaysThatItSerialises(NothingNative):
         if stream.capture is not None:
             super().replay(executable, stream)
             return
-        last, done = executable._last, CpuLatch(stream.worker)
+        run = Run(executable._plan, stream.worker)
+        run.follow(executable._runs.latest)
         together()
-        stream.worker.submit(partial(_run_in_turn, executable._plan, last, done))
-        executable._last = done
+        run.submit()
+        executable._runs._runs = deque([run])
 
 
 @caught_by("test_serialised_replays_are_all_done")
@@ -61,13 +63,8 @@ class ForgetsRunsOfOtherThreads(NothingNative):
         self.mine = threading.local()
 
     def replay(self, executable: CpuExecutable, stream: Any) -> None:
-        last = self.mine.__dict__.setdefault(executable, None)
-        if last is None:
-            last = Latch()
-            last.set()
-        executable._last = last
+        executable._runs = self.mine.__dict__.setdefault(executable, Runs())
         super().replay(executable, stream)
-        self.mine.__dict__[executable] = executable._last
 
 
 @caught_by("test_capture_status_is_the_same_on_every_thread")

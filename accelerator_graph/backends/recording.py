@@ -1,0 +1,420 @@
+"""Captures for runtimes that record explicitly, and runs that are whole and come one behind the other.
+
+Where the runtime does not capture its streams, the backend keeps what is enqueued on them. `Captures` has the
+captures in progress: which streams take part, what they have recorded, and what waits for what. It refuses
+what a replay could not repeat. A stream is any object with an attribute `capture`, None at first::
+
+    class MyBackend(Events, Enqueues, ReadsGraphs):
+        recording = "explicit"
+
+        def open(self):
+            self._captures = Captures(self.name)
+
+        def launch(self, stream, work, /, *args):
+            command = Command(work, args)
+            if not self._captures.record(stream, "launch", command):
+                stream.submit(command)
+
+        def record_event(self, stream, *, timed=False):
+            point = self._captures.mark(stream)
+            return Event(stream) if point is None else Event(stream, *point)
+
+        def wait_event(self, stream, event):
+            if not self._captures.link(stream, event):
+                stream.wait(event)
+
+        def synchronize(self, stream):
+            self._captures.check_waiting(stream, "synchronize")
+            ...
+
+        def capture_begin(self, stream, mode):
+            return self._captures.begin(stream, mode)
+
+        def capture_end(self, token):
+            return Graph(self._captures.end(token))
+
+        def capture_abandon(self, token):
+            self._captures.close(token)
+
+        capture_status and capture_info return `self._captures.status(stream)` and `.info(stream)`.
+
+`Runs` is for an executable, if the runtime does not order its runs, or if a run is several submissions.
+
+A signal handler may call all of this in the middle of itself. So a capture only ever grows, by one step for
+each piece of work, and what waits for what is worked out at the end.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from operator import call, length_hint
+from typing import Any, NamedTuple
+
+from ..errors import DriverError, Reason, driver_error
+from .base import CaptureInfo, CaptureMode, CaptureStatus
+
+_NOTHING: frozenset[int] = frozenset()
+
+
+class Recorded(NamedTuple):
+    """A piece of work in a graph."""
+
+    work: Any
+    """What was given to `Captures.record`."""
+    after: tuple[int, ...]
+    """The pieces that it runs after, by their numbers. All of them were recorded earlier."""
+    branch: int
+    """The number of the stream that recorded it; the captured stream has 0."""
+
+
+class Point(NamedTuple):
+    """What a stream had recorded at some time."""
+
+    capture: Capture
+    nodes: frozenset[int]
+
+
+class _Entry(NamedTuple):
+    branch: int
+    work: Any
+    inside: tuple[int, ...] = ()
+    """Of a piece of another graph: how far back the pieces of that graph are that it runs after."""
+    sinks: tuple[int, ...] | None = (0,)
+    """How far back the pieces are that the next work of the stream runs after; None inside of a graph."""
+
+
+class Capture:
+    """A capture: the token, until it becomes a graph.
+
+    Attributes
+    ----------
+    origin : object
+        The stream that is captured.
+    streams : dict
+        The streams that take part, with the numbers of their branches.
+    status : CaptureStatus
+        NONE from the end on.
+    """
+
+    __slots__ = ("_entries", "_joins", "mode", "origin", "status", "streams", "thread")
+
+    def __init__(self, origin: Any, mode: CaptureMode = "default") -> None:
+        self.origin: Any = origin
+        self.mode: CaptureMode = mode
+        self.thread: threading.Thread = threading.current_thread()
+        self.status: CaptureStatus = CaptureStatus.ACTIVE
+        self.streams: dict[Any, int] = {origin: 0}
+        self._entries: list[_Entry] = []
+        self._joins: dict[int, list[tuple[int, frozenset[int]]]] = {}
+        """By branch: what its work waits for from a number of entries on."""
+
+    @property
+    def count(self) -> int:
+        """How many pieces of work it has recorded."""
+        return len(self._entries)
+
+    def add(self, stream: Any, work: Any) -> None:
+        """Record a piece of work."""
+        self._entries.append(_Entry(self.streams[stream], work))
+
+    def add_graph(self, stream: Any, pieces: Sequence[tuple[Any, tuple[int, ...]]]) -> None:
+        """Record the work of a graph, each piece with the numbers of those that it runs after."""
+        if pieces:
+            branch, last = self.streams[stream], len(pieces) - 1
+            sinks = set(range(len(pieces))).difference(*(after for _, after in pieces))
+            entries = [
+                _Entry(branch, work, tuple(number - each for each in after), None)
+                for number, (work, after) in enumerate(pieces)
+            ]
+            entries[last] = entries[last]._replace(sinks=tuple(last - each for each in sorted(sinks)))
+            self._entries.extend(entries)
+
+    def join(self, stream: Any, nodes: frozenset[int]) -> None:
+        """Let the next work of a stream, which takes part from now on, run after these pieces as well."""
+        branch = self.streams.setdefault(stream, len(self.streams))
+        self._joins.setdefault(branch, []).append((len(self._entries), nodes))
+
+    def ends(self, stream: Any) -> frozenset[int]:
+        """Return the numbers of the pieces that the next work of a stream runs after."""
+        entries, branch = self._entries, self.streams[stream]
+        found, after = _NOTHING, -1
+        for number in reversed(range(len(entries))):
+            entry = entries[number]
+            if entry.branch == branch and entry.sinks is not None:
+                found, after = frozenset(number - each for each in entry.sinks), number
+                break
+        for begin, nodes in reversed(self._joins.get(branch, [])):
+            if begin <= after:
+                break
+            found |= nodes
+        return found
+
+    def recorded(self) -> list[Recorded]:
+        """Return all work in the order of recording."""
+        ends: dict[int, frozenset[int]] = {}
+        joins = {branch: deque(found) for branch, found in self._joins.items()}
+        all_of_it: list[Recorded] = []
+        for number, (branch, work, inside, sinks) in enumerate(self._entries):
+            waiting = joins.get(branch)
+            while waiting and waiting[0][0] <= number:
+                ends[branch] = ends.get(branch, _NOTHING) | waiting.popleft()[1]
+            after = [number - each for each in inside] if inside else sorted(ends.get(branch, ()))
+            all_of_it.append(Recorded(work, tuple(after), branch))
+            if sinks is not None:
+                ends[branch] = frozenset(number - each for each in sinks)
+        return all_of_it
+
+    def is_joined(self, work: Iterable[Recorded]) -> bool:
+        """Return True if the captured stream has waited for all of this work."""
+        pieces = list(work)
+        last = set(range(len(pieces))).difference(*(each.after for each in pieces))
+        return last <= self.ends(self.origin)
+
+    def clear(self) -> None:
+        """Forget the streams and what they have recorded."""
+        self.streams, self._entries, self._joins = {}, [], {}
+
+
+class Captures:
+    """The captures in progress, and what is permitted meanwhile.
+
+    A refusal leaves captures as they are. A subclass whose runtime breaks them overrides `refused`.
+
+    Parameters
+    ----------
+    name : str
+        The name of the backend, for errors.
+    """
+
+    __slots__ = ("_lock", "_name", "_open")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.RLock()  # guards the captures, and the streams' attributes
+        self._open: set[Capture] = set()
+
+    def status(self, stream: Any) -> CaptureStatus:
+        """Return the answer of `Backend.capture_status`."""
+        capture: Capture | None = stream.capture
+        return CaptureStatus.NONE if capture is None else capture.status
+
+    def info(self, stream: Any) -> CaptureInfo | None:
+        """Return the answer of `Backend.capture_info`."""
+        capture: Capture | None = stream.capture
+        if capture is None or capture.status is not CaptureStatus.ACTIVE:
+            return None
+        return CaptureInfo(id(capture), capture.count)
+
+    def begin(self, stream: Any, mode: CaptureMode = "default") -> Capture:
+        """Begin a capture. If anything is raised, none has begun."""
+        capture = Capture(stream, mode)
+        try:
+            with self._lock:
+                if self.of(stream) is not None:
+                    raise self.error("capture_begin", "ILLEGAL_STATE", "foreign_capture")
+                self._open.add(capture)
+                stream.capture = capture
+            return capture
+        except BaseException:
+            self.close(capture)
+            raise
+
+    def end(self, capture: Capture) -> list[Recorded]:
+        """End a capture and return what it has recorded. If anything is raised, it has ended, too."""
+        try:
+            with self._lock:
+                if capture.status is CaptureStatus.NONE:
+                    detail = "the capture has ended already"
+                    raise self.error("capture_end", "ILLEGAL_STATE", "other", detail)
+                self.check_end(capture)
+                if capture.status is CaptureStatus.INVALIDATED:
+                    raise self.error("capture_end", "CAPTURE_INVALIDATED", "invalidated")
+                work = capture.recorded()
+                if not capture.is_joined(work):
+                    raise self.error("capture_end", "CAPTURE_UNJOINED", "unjoined")
+                return work
+        finally:
+            self.close(capture)
+
+    def close(self, capture: Capture) -> None:
+        """End a capture in any state, and forget what it has recorded."""
+        with self._lock:
+            capture.status = CaptureStatus.NONE
+            for stream in list(capture.streams):
+                if stream.capture is capture:
+                    stream.capture = None
+            self._open.discard(capture)
+            capture.clear()
+
+    def record(self, stream: Any, method: str, work: Any) -> bool:
+        """Record a piece of work if the stream is capturing. Return False if it is not."""
+        if stream.capture is None:
+            return False
+        with self._lock:
+            capture = self.active(stream, method)
+            if capture is not None:
+                capture.add(stream, work)
+            return capture is not None
+
+    def record_graph(self, stream: Any, pieces: Sequence[tuple[Any, tuple[int, ...]]]) -> bool:
+        """Record the work of a whole graph: see `Capture.add_graph`. Return False if it is not capturing."""
+        if stream.capture is None:
+            return False
+        with self._lock:
+            capture = self.active(stream, "replay")
+            if capture is not None:
+                capture.add_graph(stream, pieces)
+            return capture is not None
+
+    def mark(self, stream: Any) -> Point | None:
+        """Return what a capturing stream has recorded, for an event; None if it is not capturing."""
+        with self._lock:
+            capture = self.active(stream, "record_event")
+            return None if capture is None else Point(capture, capture.ends(stream))
+
+    def link(self, stream: Any, event: Any) -> bool:
+        """Let the stream's next work wait for an event; return False if no capture is involved.
+
+        The event has the attributes of a `Point`: `capture` is None if it was not recorded in a capture.
+        """
+        with self._lock:
+            own, other = self.active(stream, "wait_event"), event.capture
+            if own is None and other is None:
+                return False
+            if other is None or other.status is CaptureStatus.NONE:
+                self.refused(own)
+                raise self.error("wait_event", "CAPTURE_ISOLATION", "foreign_capture")
+            if own is not None and own is not other:
+                self.refused(own, other)
+                raise self.error("wait_event", "CAPTURE_MERGE", "foreign_capture")
+            if other.status is CaptureStatus.INVALIDATED:
+                raise self.error("wait_event", "CAPTURE_INVALIDATED", "invalidated")
+            self.check_join(other, stream)
+            other.join(stream, event.nodes)
+            stream.capture = other
+            return True
+
+    def check_waiting(self, stream: Any, call: str) -> None:
+        """Raise an error if the stream is capturing, since nothing runs there that could be waited for."""
+        own = self.of(stream)
+        if own is not None:
+            self.refused(own)
+            raise self.error(call, "CAPTURE_UNSUPPORTED", "illegal_call")
+
+    # ---- for subclasses ------------------------------------------------------------------------
+
+    def refused(self, *captures: Capture | None) -> None:
+        """Note that a call about these captures is about to be refused."""
+
+    def check_end(self, capture: Capture) -> None:
+        """Raise an error if the capture can't be ended now."""
+
+    def check_join(self, capture: Capture, stream: Any) -> None:
+        """Raise an error if a stream can't take part in a capture: it is of another device, for example."""
+
+    def of(self, member: Any) -> Capture | None:
+        """Return the capture of a stream or an event, if it has not ended."""
+        capture: Capture | None = member.capture
+        return None if capture is None or capture.status is CaptureStatus.NONE else capture
+
+    def active(self, stream: Any, call: str) -> Capture | None:
+        """Return the capture of a stream; raise an error if it is broken."""
+        capture = self.of(stream)
+        if capture is not None and capture.status is CaptureStatus.INVALIDATED:
+            raise self.error(call, "CAPTURE_INVALIDATED", "invalidated")
+        return capture
+
+    def error(self, call: str, code_name: str, reason: Reason, detail: str = "") -> DriverError:
+        """Make the error of a refusal."""
+        return driver_error(
+            backend=self._name, call=call, code=None, code_name=code_name, reason=reason, detail=detail
+        )
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+class Run(ABC):
+    """One run of an executable.
+
+    Parameters
+    ----------
+    parts : iterable of callable
+        What submits it. If these are functions of C, such as those of `ctypes` or methods of builtin types in
+        a `functools.partial`, no signal handler comes between two of them. Each returns a code; any other
+        than 0 or None is an error, and the rest is left out.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Iterable[Callable[[], Any]]) -> None:
+        self._parts = iter(tuple(parts))
+
+    @abstractmethod
+    def follow(self, previous: Any) -> None:
+        """Let this run come behind another one, which is None for the first. May be called again."""
+
+    def failed(self, code: Any) -> BaseException:
+        """Return the error for the code of a part."""
+        return RuntimeError(f"a part of a run returned {code!r}.")
+
+    @property
+    def is_submitted(self) -> bool:
+        """True if no part is left."""
+        return not length_hint(self._parts)
+
+    def submit(self) -> None:
+        """Submit what has not been submitted yet."""
+        code = next(filter(None, map(call, self._parts)), None)
+        if code is not None:
+            self._parts = iter(())
+            raise self.failed(code)
+
+
+class Runs:
+    """The runs of one executable: each is whole and behind the one before, whatever asks for them.
+
+    A run has its place as soon as `enqueue` has put it on the list. If a signal handler asks for another one
+    in the middle, that call first finishes what this one has begun. Several threads must not ask at once.
+    """
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: deque[Any] = deque([None])
+        """The latest run that was submitted, and those that are not yet."""
+
+    @property
+    def latest(self) -> Any:
+        """The latest run that was submitted; None if there is none."""
+        return self._runs[0]
+
+    def enqueue(self, run: Run) -> None:
+        """Submit a run behind all others."""
+        runs = self._runs
+        try:
+            runs.append(run)
+            while True:
+                try:
+                    previous, first = runs[0], runs[1]
+                except IndexError:  # all are submitted, perhaps by a signal handler
+                    return
+                if not first.is_submitted:
+                    first.follow(previous)
+                    first.submit()
+                with suppress(ValueError):
+                    runs.remove(previous)
+        except BaseException:
+            for each in list(runs)[1:]:
+                if not each.is_submitted:
+                    with suppress(ValueError):
+                        runs.remove(each)
+            raise
+
+    def forget(self) -> None:
+        """Forget the latest run, if it is known to be over."""
+        self._runs = deque([None])
