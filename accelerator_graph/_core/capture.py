@@ -351,9 +351,11 @@ class Capture:
 
     def abandon(self) -> None:
         """End the capture and discard the recording. Calling it twice is fine."""
-        notify(self.observations, "stop")
         try:
-            self._abandon()
+            try:
+                notify(self.observations, "stop")
+            finally:
+                self._abandon()
         finally:
             try:
                 unfinished = capture_table.thread.unfinished

@@ -2,13 +2,14 @@
 
 A pool id is a tuple of two integers, as in torch: ``(0, n)`` from `graph_pool_handle`, ``(n, 0)``
 from a capture that was given none. The tuple owns nothing. A pool lives from the first capture
-into it until the last such graph is reset or gone. Ids of torch's are as good, and so is a
+into it until the last such graph is reset or gone. Ids from torch work as well, and so does a
 ``torch.cuda.MemPool``, which the graphs keep alive.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -67,7 +68,7 @@ class _End(Finalizer):
         They may run code of others that takes locks, so only captures into this very pool wait for it.
         """
         pool, frameworks = self.value
-        releases = [partial(each.release, pool) for each in frameworks]
+        releases: list[Callable[[], object]] = [partial(each.release, pool) for each in frameworks]
         running = _new_lock()
         with running:
             with _lock:
@@ -206,7 +207,8 @@ class Lease:
                         entry.check(backend, device)
                     entry.capturing = ref(self)
                     self._pool = entry
-                    self.id, self.frameworks = entry.end.value
+                    own, self.frameworks = entry.end.value
+                    self.id = pool or own  # the given one may keep an object alive
                     return
             with running:  # until it is over, unless it is this thread's
                 _ending.pop(running, None)

@@ -463,7 +463,7 @@ class Runner:
         again = self.launching.owner.executable is not None
         if again and (captured.recorder is not captured.backend or allows_one_executable(captured)):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
-            drain()
+        drain()  # the old one, or what an interrupt has left of it
         executable, self.measured = self.make(captured, self.lease)
         self.exchange(executable)
         if not self.keeps_graph:

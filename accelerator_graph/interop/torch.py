@@ -473,13 +473,13 @@ class TorchRecorder(FrameworkRecorder):
 def decides_itself(kind: Any) -> bool:
     """Return True if generators join a capture automatically and replays run hooks, as since torch 2.14.
 
-    torch does not tell which generators have joined, so every replay must go through torch.
+    torch does not report which generators have joined, so every replay must go through torch.
     """
     return not hasattr(kind, "register_generator_state") or hasattr(kind, "register_replay_start_hook")
 
 
 def offsets(generators: list[Any]) -> list[int] | None:
-    """Return the offsets of generators; None if torch does not tell them now."""
+    """Return the offsets of generators; None if torch does not report them now."""
     try:
         return [generator.get_offset() for generator in generators]
     except RuntimeError:  # not permitted during a capture

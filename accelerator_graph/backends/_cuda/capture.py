@@ -91,7 +91,7 @@ def info(driver: Driver, stream: Any) -> tuple[int, int] | None:
 
 
 def _is_capturing(driver: Driver, capture: Capture) -> bool:
-    """Return True if the stream is capturing, or the driver does not tell."""
+    """Return True if the stream is capturing, or the driver does not report."""
     with suppress(AcceleratorGraphError), driver.current(capture.context):
         status = driver.call("cuStreamIsCapturing", capture.handle)
         return int(status) != 0  # CU_STREAM_CAPTURE_STATUS_NONE

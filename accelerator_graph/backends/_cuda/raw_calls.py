@@ -43,7 +43,7 @@ class Addresses(Protocol):
     """That of ``cuGraphGetEdges`` as CUDA 12.3 has it; 0 before."""
 
     def address(self, function: str, version: int) -> int:
-        """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
+        """Return the address of a function as CUDA `version` has it; 0 if the driver does not report it."""
 
     def broke(self, function: str, error: Exception) -> NoReturn:
         """Raise the error for a function that is missing."""
