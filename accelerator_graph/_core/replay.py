@@ -6,7 +6,7 @@ all of them launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
@@ -461,7 +461,9 @@ class Runner:
         """
         captured = self.kept()
         again = self.launching.owner.executable is not None
-        if again and (captured.recorder is not captured.backend or allows_one_executable(captured)):
+        if again and (
+            captured.recorder is not captured.backend or captured.backend.single_executable(captured.native)
+        ):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
         drain()  # the old one, or what an interrupt has left of it
         executable, self.measured = self.make(captured, self.lease)
@@ -646,17 +648,6 @@ class Runner:
             )
         if self.ended:
             raise GraphStateError(f"{self.ended}.")
-
-
-def allows_one_executable(captured: Captured) -> bool:
-    """Return True if a graph of the backend's own can have only one executable at a time."""
-    kinds = captured.backend.single_executable_kinds
-    return bool(kinds) and _has_kind(kinds, captured.backend.nodes(captured.native))
-
-
-def _has_kind(kinds: Set[str], contents: GraphContents) -> bool:
-    nodes, _ = contents
-    return any(node.kind in kinds or any(_has_kind(kinds, body) for body in node.bodies) for node in nodes)
 
 
 def make_room(table: dict[Any, Any]) -> None:

@@ -14,7 +14,7 @@ from .graph import BaseGraph
 from .observers import Lasting, handed_on
 from .ownership import drain
 from .pools import Lease
-from .replay import Changing, Runner, allows_one_executable
+from .replay import Changing, Runner
 from .streams import FrameworkCurrent, describe
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _work(graph: BaseGraph, runner: Runner, captured: Captured, lease: Lease) ->
 
 def check_shareable(captured: Captured, what: str) -> None:
     """Raise `UnsupportedError` if two graphs can't have executables of this one."""
-    if captured.is_lent and allows_one_executable(captured):
+    if captured.is_lent and captured.backend.single_executable(captured.native):
         raise UnsupportedError(
             f"Graph.{what}: the work allocates or frees memory or has conditional nodes, so only one graph "
             "at a time can have an executable of it; capture it again with recapture()."

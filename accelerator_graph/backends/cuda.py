@@ -61,7 +61,6 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
-    single_executable_kinds: ClassVar[frozenset[str]] = frozenset(("mem_alloc", "mem_free", "conditional"))
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -279,6 +278,12 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
         driver = self._driver
         call = "cuGraphInstantiate", graph.handle, driver.instantiate_flags
         return Executable(driver.relaxed(graph.context).run(driver.call, *call), graph.context)
+
+    def single_executable(self, graph: Graph) -> bool:
+        """Return True if the graph has nodes with which the driver allows it one executable at a time."""
+        from ._cuda.update import single_executable
+
+        return single_executable(self._driver, int(graph.handle))
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""

@@ -187,7 +187,7 @@ def test_a_second_executable(backend):
 
 def test_the_only_executable(backend, monkeypatch):
     """It goes before there is another one."""
-    monkeypatch.setattr(type(backend), "single_executable_kinds", {"host"})
+    monkeypatch.setattr(type(backend), "single_executable", lambda self, graph: True)
     test_a_second_executable(backend)
 
 
