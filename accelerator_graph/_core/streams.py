@@ -6,20 +6,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from .._interpreter.outside import boolean, integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
+from ..backends.base import AnyBackend as Backend
 from ..backends.base import Capability, CaptureInfo, CaptureStatus, unsupported
 from ..errors import AcceleratorGraphError, DriverError, GraphStateError
 from ..interop.base import Framework
 from . import capture_table, ownership, stream_stack
 from .ownership import Owned
 from .stream_stack import find, placed
-
-if TYPE_CHECKING:
-    from ..backends.base import AnyBackend as Backend
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"

@@ -20,12 +20,11 @@ from .._plugins import Catalogue, is_name
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from . import _contract as contract
 from ._registry.instances import Instances, problem_of
-from .base import BACKEND_API_VERSIONS, Backend
+from .base import BACKEND_API_VERSIONS, AnyBackend, Backend
 
 if TYPE_CHECKING:
     from ._contract import BackendReport as BackendReport
     from ._registry.choice import AutomaticChoice
-    from .base import AnyBackend
 else:
     __getattr__ = imported_on_use(__name__, {contract.__name__: "BackendReport"})
 

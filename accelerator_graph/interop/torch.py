@@ -17,16 +17,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from .._interpreter import process
-from ..backends.base import Backend, CaptureMode, Lends
+from ..backends.base import AnyBackend, Backend, CaptureMode, Lends
 from ..errors import CaptureError, DriverError
 from . import base
 from .base import FrameworkRecorder, Inspectable, PoolId, Undo
-
-if TYPE_CHECKING:
-    from ..backends.base import AnyBackend
 
 _DLPACK_CUDA = 2
 
