@@ -1,0 +1,346 @@
+"""Calls of the driver that don't go through the binding: in C, or by ctypes.
+
+Each capture needs several `HotCalls`: they are in C, where the extension was built. `Calls` are for updates,
+and where a thousand nodes are read, or one is changed: the binding takes longer than the driver there, and
+drops what the driver says about an update that it refuses. A function is called for many objects in the C
+extension, or by ctypes, a microsecond each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..._interpreter.sure_exit import Section
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    Number = Callable[..., int]
+
+    class Driver(Protocol):
+        """What the calls need of `driver.Driver`."""
+
+        @property
+        def api(self) -> Any: ...
+        @property
+        def success(self) -> Any: ...
+        @property
+        def relaxed_mode(self) -> Any: ...
+        @property
+        def capture_function(self) -> str: ...
+        @property
+        def ask_current(self) -> Number: ...
+        def address(self, function: str, version: int) -> int: ...
+        def call(self, function: str, *args: Any) -> Any: ...
+        def keep(self, answers: list[Any], function: str, arg: Any, *before: Any) -> None: ...
+        def failed(self, function: str, code: Any) -> NoReturn: ...
+        def answered(self, function: str, number: int) -> NoReturn: ...
+        def set_back(self, context: int) -> None: ...
+
+
+import ctypes
+from array import array
+from collections.abc import Callable
+from ctypes import CFUNCTYPE, ArgumentError, c_int, c_void_p
+from typing import NamedTuple, Protocol
+
+from ..._interpreter import in_c
+from .._shared import no_memory
+
+_RELAXING = ("cuCtxGetCurrent", "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode")
+"""The functions that `Relaxed` calls, numbered as in `fast/relaxed.h`."""
+
+_CUDA = 12000
+"""The version of CUDA whose functions are called."""
+
+
+class HotCalls:
+    """The calls. Those in C do the same as those in Python.
+
+    Attributes
+    ----------
+    current : callable
+        Returns the address of the current context; 0 if there is none.
+    context : callable
+        Returns the number of a context, which no other context ever gets.
+    status : callable
+        Returns the capture status of a stream.
+    capture_info : callable or None
+        Returns the number of a stream's capture and how many nodes it has; None if there is none or it is
+        broken. None without the extension.
+    relaxed : callable
+        Takes a context, and returns a section that makes it current, as `Driver.current` does. Calls made
+        meanwhile disturb no capture, not even this thread's.
+    wait : callable
+        Waits until all work on a stream is done.
+    """
+
+    __slots__ = ("capture_info", "context", "current", "relaxed", "status", "wait")
+
+    def __init__(
+        self,
+        current: Number,
+        context: Number,
+        status: Number,
+        capture_info: Callable[[Any], tuple[int, int] | None] | None,
+        relaxed: Callable[[Any], Relaxed],
+        wait: Callable[[Any], object],
+    ) -> None:
+        self.current = current
+        self.context = context
+        self.status = status
+        self.capture_info = capture_info
+        self.relaxed = relaxed
+        self.wait = wait
+
+
+def hot_calls(driver: Driver, extension: Any) -> HotCalls:
+    """Return the calls, in C if there is an extension and the driver tells the addresses."""
+
+    def asking(function: str) -> Number:
+        address = driver.address(function, _CUDA)
+        if extension is None or not address:
+            return lambda *handle: int(driver.call(function, *handle))
+        made: Number = extension.Ask(address, partial(driver.answered, function))
+        return made
+
+    return HotCalls(
+        asking("cuCtxGetCurrent"),
+        asking("cuCtxGetId"),
+        asking("cuStreamIsCapturing"),
+        _capture_info(driver, extension),
+        _relaxing(driver, extension),
+        _waiting(driver, extension),
+    )
+
+
+def _capture_info(driver: Driver, extension: Any) -> Callable[[Any], tuple[int, int] | None] | None:
+    with_edges = driver.address("cuStreamGetCaptureInfo", 12030)
+    info = with_edges or driver.address("cuStreamGetCaptureInfo", _CUDA)
+    nodes = driver.address("cuGraphGetNodes", _CUDA)
+    if extension is None or not info or not nodes:
+        return None
+    failed = partial(driver.answered, driver.capture_function)
+    made: Callable[[Any], tuple[int, int] | None] = extension.CaptureInfo(
+        info, nodes, bool(with_edges), failed
+    )
+    return made
+
+
+def _waiting(driver: Driver, extension: Any) -> Callable[[Any], object]:
+    function = "cuStreamSynchronize"
+    address = driver.address(function, _CUDA)
+    if extension is None or not address:
+        return partial(driver.call, function)
+    made: Callable[[Any], object] = extension.Ask(address, partial(driver.answered, function), waits=True)
+    return made
+
+
+def _relaxing(driver: Driver, extension: Any) -> Callable[[Any], Relaxed]:
+    addresses = [driver.address(function, _CUDA) for function in _RELAXING]
+    if extension is None or not all(addresses):
+        return partial(Relaxed, driver)
+
+    def failed(which: int, code: int) -> NoReturn:
+        driver.answered(_RELAXING[which], code)
+
+    made: Callable[[Any], Relaxed] = extension.Relaxing(*addresses, int(driver.relaxed_mode), failed)
+    return made
+
+
+class Relaxed(Section):
+    """Makes a context current, and exchanges the thread's capture mode for the relaxed one."""
+
+    __slots__ = ("_before", "_context", "_driver", "_mode")
+
+    def __init__(self, driver: Driver, context: Any) -> None:
+        self._driver = driver
+        self._context = context
+        self._before: int | None = None
+        self._mode: list[tuple[Any, ...]] = []
+
+    def begin(self) -> None:
+        """Do both."""
+        driver, mode = self._driver, self._mode
+        current = driver.ask_current()
+        if current != int(self._context):
+            self._before = current
+            driver.call("cuCtxSetCurrent", self._context)
+        driver.keep(mode, "cuThreadExchangeStreamCaptureMode", driver.relaxed_mode)
+        if mode[0][0] is not driver.success:
+            driver.failed("cuThreadExchangeStreamCaptureMode", mode[0][0])
+
+    def end(self) -> None:
+        """Undo both, as far as they were done."""
+        driver, mode = self._driver, self._mode
+        if mode and mode[0][1] is not None:
+            try:  # noqa: SIM105
+                driver.api.cuThreadExchangeStreamCaptureMode(mode[0][1])
+            except (RuntimeError, ValueError):
+                pass
+        if self._before is not None:
+            driver.set_back(self._before)
+
+
+# ---- many objects, and updates ----------------------------------------------------------------
+
+Function = Callable[..., int]
+
+
+class Calls(NamedTuple):
+    """Addresses for `call_each`, and functions of ctypes."""
+
+    kind: int
+    kernel: int
+    attribute: int
+    nodes: Function
+    update: Function
+    edges: Function | None
+    """None before CUDA 12.3."""
+    set_kernel: int
+    """Addresses of the functions that set the parameters of a node in an executable."""
+    set_memcpy: int
+    set_memset: int
+
+
+class Addresses(Protocol):
+    """The part of the driver that the functions are looked up with."""
+
+    calls: Calls | None
+    edges_address: int
+    """That of ``cuGraphGetEdges`` as CUDA 12.3 has it; 0 before."""
+
+    def address(self, function: str, version: int) -> int:
+        """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
+
+    def broke(self, function: str, error: Exception) -> NoReturn:
+        """Raise the error for a function that is missing."""
+
+
+def calls_of(driver: Addresses) -> Calls:
+    """Return the functions, which are looked up once."""
+    if driver.calls is None:
+        edges = driver.edges_address
+        driver.calls = Calls(
+            _address(driver, "cuGraphNodeGetType"),
+            _address(driver, "cuGraphKernelNodeGetParams"),
+            _address(driver, "cuGraphKernelNodeGetAttribute"),
+            _function(_address(driver, "cuGraphGetNodes"), 3),
+            _function(_address(driver, "cuGraphExecUpdate"), 3),
+            _function(edges, 5) if edges else None,
+            _address(driver, "cuGraphExecKernelNodeSetParams"),
+            _address(driver, "cuGraphExecMemcpyNodeSetParams"),
+            _address(driver, "cuGraphExecMemsetNodeSetParams"),
+        )
+    return driver.calls
+
+
+def _function(address: int, arguments: int) -> Function:
+    function = CFUNCTYPE(c_int, *(c_void_p,) * arguments)(address)
+
+    def call(*values: int | None) -> int:
+        try:
+            code: int = function(*values)
+        except ArgumentError as error:  # all of them have the right type
+            raise no_memory(error) from error
+        return code
+
+    return call
+
+
+def _address(driver: Addresses, name: str) -> int:
+    address = driver.address(name, 12000)
+    if not address:
+        driver.broke(name, RuntimeError(f"there is no {name}"))
+    return address
+
+
+WORD = 8
+"""The size of a handle."""
+
+_ANSWER_WORDS = 16
+"""As in `fast/calls.h`."""
+
+
+def call_each(
+    objects: bytes, questions: tuple[tuple[int, bytes, int], ...], other: int = 0
+) -> tuple[int, int, bytes]:
+    """Call functions for each object, one object after the other, until a call fails.
+
+    Parameters
+    ----------
+    objects : bytes
+        The handles.
+    questions : tuple
+        At most four, asked in this order: the address of an ``int function(void *object, void *answer)``,
+        which is called without the interpreter's lock; the places of the words of 8 bytes to keep of the
+        answer, which may be 128 bytes long and is 0 where the function does not write; and a number that is
+        passed between the object and the answer unless it is negative.
+    other : int
+        If not 0, the code of the first function for an object that it is not for. The words of such an
+        object are 0.
+
+    Returns
+    -------
+    code : int
+        0, or that of the call that failed.
+    failed : int
+        The number of the question that it was.
+    kept : bytes
+        The words of the objects before it.
+    """
+    if in_c() is not None:
+        found: tuple[int, int, bytes] = in_c().call_each(objects, questions, other)
+        return found
+    width = sum(len(words) for _, words, _ in questions)
+    asked = [(*_prototyped(address, which), words) for address, words, which in questions]
+    kept = array("Q")
+    answer = (ctypes.c_uint64 * _ANSWER_WORDS)()
+    place, size = ctypes.addressof(answer), ctypes.sizeof(answer)
+    for handle in memoryview(objects).cast("Q"):
+        row: list[int] = []
+        for number, (call, more, words) in enumerate(asked):
+            ctypes.memset(place, 0, size)
+            code = call(handle, *more, place)
+            if code and (number or code != other):
+                return code, number, kept.tobytes()
+            if code:
+                row = [0] * width
+                break
+            row += map(answer.__getitem__, words)
+        kept.extend(row)
+    return 0, 0, kept.tobytes()
+
+
+def _prototyped(address: int, which: int) -> tuple[Callable[..., int], tuple[int, ...]]:
+    types = () if which < 0 else (ctypes.c_int,)
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *types, ctypes.c_void_p)(address)
+    return function, () if which < 0 else (which,)
+
+
+def distinct(objects: bytes) -> bytes:
+    """Return the different handles, in the order in which they come first."""
+    if in_c() is not None:
+        found: bytes = in_c().distinct(objects)
+        return found
+    return array("Q", dict.fromkeys(memoryview(objects).cast("Q"))).tobytes()
+
+
+def numbers_of(objects: bytes, wanted: bytes) -> bytes:
+    """Return the place of each wanted handle among the objects, as 32-bit integers.
+
+    Raises
+    ------
+    ValueError
+        One is not among them.
+    """
+    if in_c() is not None:
+        found: bytes = in_c().numbers_of(objects, wanted)
+        return found
+    number_of = {handle: number for number, handle in enumerate(memoryview(objects).cast("Q"))}
+    try:
+        return array("I", map(number_of.__getitem__, memoryview(wanted).cast("Q"))).tobytes()
+    except KeyError:
+        raise ValueError("one of the wanted objects is not among the objects.") from None
