@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
@@ -492,7 +492,7 @@ class Graph(BaseGraph):
         OSError
             The file can't be written, or Graphviz is not installed.
         """
-        from ._core.files import write_file
+        from .inspection.files import write_description, write_file
 
         captured = self._kept("debug_dump()")
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
@@ -500,8 +500,6 @@ class Graph(BaseGraph):
         def write(name: str) -> None:
             described = suffix in _DESCRIBED or profile is not None
             if described or not captured.backend.dump(captured.native, name, verbose):
-                from .inspection.files import write_description
-
                 write_description(self.describe(), suffix, name, profile)
 
         write_file(path, write)
@@ -596,6 +594,11 @@ class Graph(BaseGraph):
     def capture_error_mode(self, mode: CaptureMode) -> None:
         self._check("capture_error_mode")
         self._mode = check_mode(mode)
+
+
+for _function in vars(BaseGraph).values():
+    if isinstance(_function, FunctionType):  # Python's messages about wrong arguments name the public class
+        _function.__qualname__ = f"Graph.{_function.__name__}"
 
 
 class _Importing:

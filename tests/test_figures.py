@@ -22,10 +22,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
-    "modules": 225,
+    "modules": 224,
     "lines of Python": 44_500,
     "lines of C": 2_900,
-    "modules of the core": 21,
+    "modules of the core": 20,
     "imports in the core": 55,
     "modules of the core that import each other in a chain": 7,
     "slots of a class of the core": 14,

@@ -27,7 +27,7 @@ COLD = [
 ON_DEMAND = [
     "_arrays",
     "_cli",
-    "_core.files",
+    "inspection.files",
     "_core.labels",
     "_core.liveness",
     "_core.memory",

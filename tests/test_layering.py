@@ -41,7 +41,11 @@ RULES = [
     ("backends", "backends", ""),
     ("interop.base", "errors _interpreter backends.base interop.records", ""),
     ("interop.registry", "errors _interpreter _plugins interop.base interop.records", ""),
-    ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
+    (
+        "interop.torch interop._torch",
+        "errors _interpreter backends.base interop.base interop.records interop._torch",
+        "",
+    ),
     ("inspection.graph", "errors backends.base _core inspection", ""),
     ("inspection", "backends.base interop.base inspection", ""),
     (

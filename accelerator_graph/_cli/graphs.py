@@ -9,8 +9,7 @@ from pathlib import Path
 
 import accelerator_graph as ag
 
-from .._core.files import write_file
-from ..inspection.files import write_description, write_difference
+from ..inspection.files import write_description, write_difference, write_file
 from ..inspection.text import table
 
 
@@ -44,9 +43,8 @@ def read_graph(path: str) -> ag.GraphDescription:
     """Read the description of a graph; ValueError with the file's name if it is not one."""
     try:
         return ag.GraphDescription.from_json(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{path} is not JSON; name a .json file that Graph.debug_dump has written."
-        ) from error
     except ValueError as error:
+        if isinstance(error, UnicodeDecodeError) or isinstance(error.__cause__, json.JSONDecodeError):
+            wanted = "name a .json file that Graph.debug_dump has written"
+            raise ValueError(f"{path} is not JSON; {wanted}.") from error
         raise ValueError(f"{path}: {error}") from error

@@ -455,6 +455,9 @@ class graph(Generic[G]):
         self._mode = capture_error_mode
         self._prepare = prepare is True or boolean(prepare, "graph: prepare")
 
+    def __repr__(self) -> str:
+        return f"graph({self._graph!r})"
+
     def __enter__(self) -> G:
         g = self._graph
         if g._capture is not None or g._runner is not None:

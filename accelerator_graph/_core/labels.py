@@ -74,6 +74,9 @@ class label:
             raise TypeError(f"label: the name must be a str, not {name!r}.")
         self._name = name
 
+    def __repr__(self) -> str:
+        return f"label({self._name!r})"
+
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Return a function with the same parameters whose calls are labelled."""
         if not callable(function):

@@ -136,6 +136,9 @@ class measure_memory:
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return "measure_memory()"
+
     def __enter__(self) -> Self:
         measuring.depth += 1
         return self

@@ -56,6 +56,9 @@ class Observer:
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def begin(self, capture: Capture) -> object | None:
         """Return an object for a capture that is about to begin; None to leave that one alone.
 

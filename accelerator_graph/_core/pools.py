@@ -9,6 +9,7 @@ into it until the last such graph is reset or gone. Ids of torch's are as good, 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -67,6 +68,7 @@ class _End(Finalizer):
         They may run code of others that takes locks, so only captures into this very pool wait for it.
         """
         pool, frameworks = self.value
+        releases: list[Callable[[], object]] = [partial(each.release, pool) for each in frameworks]
         running = _new_lock()
         with running:
             with _lock:
@@ -76,8 +78,8 @@ class _End(Finalizer):
                 _pools.pop(pool, None)
                 _ending[running] = pool
             try:
-                if frameworks:
-                    undo([partial(each.release, pool) for each in frameworks])
+                if releases:
+                    undo(releases)
             finally:
                 _ending.pop(running, None)
 
@@ -205,7 +207,8 @@ class Lease:
                         entry.check(backend, device)
                     entry.capturing = ref(self)
                     self._pool = entry
-                    self.id, self.frameworks = entry.end.value
+                    own, self.frameworks = entry.end.value
+                    self.id = pool or own  # the given one may keep an object alive
                     return
             with running:  # until it is over, unless it is this thread's
                 _ending.pop(running, None)

@@ -290,7 +290,7 @@ class Stream:
         if timing and Capability.TIMING not in backend.capabilities(self._device):
             raise unsupported(backend, Capability.TIMING)
         native = backend.record_event(self._native, timed=timing)
-        return Event(backend, native, self._device, timed=timing, captured=captured)
+        return Event._make(backend, native, self._device, timed=timing, captured=captured)
 
     def wait(self, other: Event | Stream | Any) -> None:
         """Let later work on this stream wait for an event, or for all work so far on another stream.
@@ -539,12 +539,27 @@ class Event:
 
     __slots__ = ("__weakref__", "_captured", "_device", "_forks", "_native", "_timed")
 
-    def __init__(self, backend: Backend, native: Any, device: int, *, timed: bool, captured: bool) -> None:
+    _native: OwnedEvent
+    _device: int
+    _timed: bool
+    _captured: bool
+    _forks: int
+
+    def __init__(self) -> None:
+        raise TypeError("an Event is made by Stream.record(); call that on the stream to be marked.")
+
+    @classmethod
+    def _make(cls, backend: Backend, native: Any, device: int, *, timed: bool, captured: bool) -> Event:
+        self = cls.__new__(cls)
         self._native = OwnedEvent(backend, backend, native)
         self._device = device
         self._timed = timed
         self._captured = captured
         self._forks = ownership.forks
+        return self
+
+    def __repr__(self) -> str:
+        return f"<event of {self._native.backend.name!r}, device {self._device}>"
 
     def query(self) -> bool:
         """Return True if all work before the event is done. Waits for nothing.

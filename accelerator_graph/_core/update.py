@@ -197,6 +197,9 @@ class Recapture:
         self._fresh = fresh
         self.update = None
 
+    def __repr__(self) -> str:
+        return f"<recapture of {self._graph!r}>"
+
     def __enter__(self) -> Self:
         graph, fresh = self._graph, self._fresh
         runner = graph._runner_for("recapture()")

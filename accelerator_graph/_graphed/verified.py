@@ -15,7 +15,7 @@ def why_unproven(recorded: RecordedCall, wanted: Capturable) -> str:
     from ..diagnosis.verification import why_unproven
 
     try:
-        return why_unproven(wanted.function, wanted.call, wanted.names, recorded, wanted.stream)
+        return why_unproven(recorded, wanted)
     except Exception as error:
         return f"it could not be compared with an eager run: {type(error).__name__}: {error}".rstrip(".")
     except BaseException:
@@ -32,7 +32,7 @@ def checked(
     """
     from ..diagnosis.verification import RecordedCheck
 
-    check = RecordedCheck(wanted.function, wanted.call, wanted.names, wanted.stream)
+    check = RecordedCheck(wanted)
 
     def captured() -> RecordedCall:
         check.begin()

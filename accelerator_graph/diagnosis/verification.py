@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
-from .._arrays.signatures import Call
 from .._core import stream_stack
 from .._core.call_site import outside
 from .._core.streams import Stream, as_stream, captured_by
 from .._graphed.arguments import check_ordinary
 from .._graphed.call_order import current_stream
-from .._graphed.recorded_call import RecordedCall
+from .._graphed.recorded_call import Capturable, RecordedCall
 from .._interpreter.outside import integer
 from ..api import Graph
 from ..errors import VerificationError, capture_error
@@ -121,17 +119,15 @@ def verify(
 class RecordedCheck:
     """Compares the graph of a graphed function's call with eager runs; see `graphed`."""
 
-    def __init__(
-        self, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
-    ) -> None:
-        self._program_of = partial(RecordedProgram, function, call, names, stream)
+    def __init__(self, wanted: Capturable) -> None:
+        self._wanted = wanted
         self._program: RecordedProgram | None = None
         self._refused = ""
 
     def begin(self) -> None:
         """Look at what the function can reach; a capture follows."""
         try:
-            self._program = self._program_of()
+            self._program = RecordedProgram(self._wanted)
         except CantBePutBack as error:
             self._refused = str(error)
 
@@ -149,25 +145,28 @@ def _verified(
     program: Program, case_of: Callable[[Trial], Case], time_limit: float | None, beside: Stream | None
 ) -> Verification:
     def run() -> Verification:
-        token, ended = patience.set(time_limit), True
-        trial = Trial(program, time_limit, beside)
+        trial, ended = Trial(program, time_limit, beside), True
         try:
             return verdict(case_of(trial))
         except Hanging:
             ended = False
-            raise TimeoutError(
-                f"verify: a run of {program.name!r} has not ended within {time_limit:g} s, and may never; "
-                "its arrays are not put back, and waiting for its stream or its device may not return."
-            ) from None
+            _running.append(trial)
+            raise
         finally:
             trial.put_back(arrays=ended)  # nothing is enqueued behind work that may never end
             if ended:
                 program.close()
-            else:
-                _running.append(trial)
-            patience.reset(token)
 
-    report = stream_stack.within(program.stream, run)
+    token = patience.set(time_limit)
+    try:
+        report = stream_stack.within(program.stream, run)
+    except Hanging:
+        raise TimeoutError(
+            f"verify: a run of {program.name!r} has not ended within {time_limit:g} s, and may never; its "
+            "arrays are not put back, and waiting for its stream or its device may not return."
+        ) from None
+    finally:
+        patience.reset(token)
     if report.verdict == "wrong":
         raise VerificationError(str(report), report=report)
     return report

@@ -106,6 +106,9 @@ class watchdog:
         self._exit = boolean(exit, "watchdog: exit")
         self._blocks: list[tuple[SimpleQueue[bool], object]] = []
 
+    def __repr__(self) -> str:
+        return f"watchdog({self._graph!r}, seconds={self._seconds!r})"
+
     def __enter__(self) -> Self:
         left: SimpleQueue[bool] = SimpleQueue()
         guard = if_skipped(self, partial(self._leave, left))

@@ -191,6 +191,10 @@ def read_json(text: str, what: str, short: str, newest: int, make: Callable[[dic
     """
     try:
         data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"the text is not JSON; read {what} that to_json() has written, or what is in its file."
+        ) from error
     except RecursionError as error:
         raise ValueError(f"the {short} is nested too deeply; read one that to_json() has written.") from error
     if not isinstance(data, dict) or "schema" not in data:

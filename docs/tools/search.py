@@ -1,5 +1,8 @@
-"""A hook of MkDocs: pages that answer questions come before records in the results of a search."""
+"""A hook of MkDocs: what a search finds first. Pages that answer questions come before records."""
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 BOOSTS = {
@@ -8,7 +11,7 @@ BOOSTS = {
     "capturing.md": 4.0,
     "questions.md": 4.0,
     "errors.md": 4.0,
-    "guides/": 3.0,
+    "guides/": 4.0,
     "drop-in.md": 3.0,
     "frameworks.md": 3.0,
     "verified/": 0.1,
@@ -17,6 +20,12 @@ BOOSTS = {
 }
 """The weights of pages, by the beginning of their paths. All others have 1."""
 
+SHORT = 60.0
+"""The weight of a public name that begins others, such as Graph: a search prefers what is rarer."""
+QUESTION = 40.0
+"""The weight of a heading that is a question: a search takes its short words for the beginnings of others."""
+_NAME = re.compile(r"reference/[^#]*#accelerator_graph\.\w+")
+
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Give a page its weight."""
@@ -24,3 +33,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     boost = next((weight for start, weight in BOOSTS.items() if path.startswith(start)), 1.0)
     page.meta.setdefault("search", {"boost": boost})
     return markdown
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Give short names of the reference, and questions, their weight in the index."""
+    path = Path(config.site_dir, "search", "search_index.json")
+    index = json.loads(path.read_text(encoding="utf-8"))
+    public = [section for section in index["docs"] if _NAME.fullmatch(section["location"])]
+    for section in index["docs"]:
+        if section["title"].endswith("?"):
+            section["boost"] = QUESTION
+    names = [section["title"].lower() for section in public]
+    for section in public:
+        if sum(name.startswith(section["title"].lower()) for name in names) > 1:
+            section["boost"] = SHORT
+    path.write_text(json.dumps(index, separators=(",", ":")), encoding="utf-8")

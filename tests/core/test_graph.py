@@ -430,8 +430,22 @@ def test_a_plug_in_that_could_not_be_asked_whose_a_stream_is_is_named():
         ag.backends.unregister("absent")
 
 
+def test_wrong_arguments_are_refused_by_public_names(stream):
+    for wrong, said in [
+        (lambda: ag.Graph(pol=None), "Graph.__init__() got an unexpected keyword argument 'pol'"),
+        (lambda: ag.Graph().retain(), "Graph.retain() missing 1 required positional argument: 'obj'"),
+        (ag.Event, "an Event is made by Stream.record(); call that on the stream to be marked."),
+    ]:
+        with pytest.raises(TypeError, match=re.escape(said)):
+            wrong()
+
+
 def test_a_graph_says_what_it_is(stream):
     assert repr(ag.Graph()) == "<accelerator_graph.Graph, empty>"
+    assert repr(stream.record()) == "<event of 'cpu', device 0>"
+    assert repr([ag.label("a"), ag.graph(ag.Graph()), ag.diagnose(all=True), ag.progress()]) == (
+        "[label('a'), graph(<accelerator_graph.Graph, empty>), diagnose(all=True), progress()]"
+    )
     one, other = (repr(captured(each, [])) for each in (stream, ag.Stream(backend="cpu")))
     expected = r"<accelerator_graph\.Graph, ready, stream at 0x[0-9a-f]+ of 'cpu', device 0>"
     assert re.fullmatch(expected, one)

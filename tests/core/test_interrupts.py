@@ -186,7 +186,7 @@ def test_a_stack_that_is_full_leaves_no_trace(way, body, monkeypatch):
         assert not capture_table.thread.unfinished, where
         assert stream._backend.capture_status(stream.native) == "none", where
         assert gc.isenabled(), where
-    assert failed > 10
+    assert failed > 5  # some ten frames are a capture
     assert graph.state == ("ready" if body is body_passes else "empty")
 
 

@@ -94,6 +94,17 @@ def begun(pool, release=None):
     return lease
 
 
+def test_a_pool_object_is_kept_by_the_graph_that_it_was_given_to(stream):
+    mine = MemPool()
+    there, g = weakref.ref(mine), captured(ag.Graph(), pool=mine.id)
+    h = captured(ag.Graph(), pool=mine)
+    del mine
+    assert there() is not None
+    assert g.pool() == h.pool()
+    h.reset()
+    assert there() is None
+
+
 def test_a_pool_that_is_used_anew_before_its_end_was_seen_to_has_not_ended():
     ended, pool = [], ag.graph_pool_handle()
     framework = Framework(ended.append)

@@ -355,6 +355,17 @@ def test_a_run_that_does_not_end_is_given_up(hangs):
         verification._running.pop().program.close()
 
 
+def test_work_that_hangs_before_the_first_run_is_given_up(stream):
+    gate = threading.Event()
+    stream.launch(gate.wait)
+    try:
+        with pytest.raises(TimeoutError, match="has not ended within"):
+            ag.verify(doubled, x_of(), time_limit=0.1)
+    finally:
+        gate.set()
+    assert ag.verify(doubled, x_of(), time_limit=60).verdict == "right"
+
+
 def test_a_graph_whose_verification_hangs_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(verification, "_TIME_LIMIT", 0.2)
     gate = threading.Event()

@@ -9,7 +9,7 @@ from cuda.bindings import driver
 import accelerator_graph as ag
 from accelerator_graph._core import capture_table, ownership, pools, stream_stack
 from accelerator_graph.interop import registry
-from accelerator_graph.interop._torch import recorder
+from accelerator_graph.interop import torch as interop_torch
 from interop import fake_torch as interop_fake_torch
 from interop.fake_torch import torch
 from interop.fakes import call, calls, cupy, get_device, install, set_device
@@ -29,7 +29,7 @@ def clean_fixture(monkeypatch):
     assert get_device() == 0
     assert not stream_stack.thread.entries
     assert not capture_table.live
-    assert not recorder._recording
+    assert not interop_torch._recording
     assert not interop_fake_torch._capturing
     assert not pools._pools
 

@@ -7,7 +7,7 @@ import lanes
 pytestmark = lanes.require("software_cuda")
 
 import accelerator_graph as ag
-from accelerator_graph.interop._torch import recorder
+from accelerator_graph.interop import torch as interop_torch
 from accelerator_graph.interop.base import PoolContents
 from interop import fake_torch as interop_fake_torch
 from interop.scene import Array, captured, clean_fixture, cupy_fixture, filled, torch_fixture  # noqa: F401
@@ -80,7 +80,7 @@ def test_what_an_address_points_into_may_be_anywhere_in_the_segment(torch, segme
 def test_the_history_of_allocations_is_not_asked_for(torch, monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda **how: asked.append(how) or [])
-    assert recorder.contents(torch, (0, 1), 0) == PoolContents()
+    assert interop_torch.contents(torch, (0, 1), 0) == PoolContents()
     assert asked == [{"include_traces": False}]
 
 

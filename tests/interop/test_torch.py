@@ -28,7 +28,7 @@ from accelerator_graph._core import capture, capture_table, ownership
 from accelerator_graph._core.extension import fast
 from accelerator_graph._core.pools import check_pool
 from accelerator_graph.interop import registry
-from accelerator_graph.interop._torch import recorder
+from accelerator_graph.interop import torch as interop_torch
 from interop import fake_torch as interop_fake_torch
 from interop.fake_torch import AcceleratorError, CUDAGraph, CUDAGraphOf215, Generator, MemPool, pool_uses
 from interop.fakes import call, calls, get_device, install
@@ -465,7 +465,7 @@ def test_a_capture_has_its_mode_and_the_one_that_resets_generators_forbids_nothi
 
 @pytest.mark.parametrize("device", [0, 1])
 def test_torchs_allocator_leaves_a_failed_capture_on_its_device(torch, monkeypatch, device):
-    native, told, kept = torch._C, [], len(recorder._asked_for_ever)
+    native, told, kept = torch._C, [], len(interop_torch._asked_for_ever)
     for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
 
         def tells(real, *what):
@@ -479,7 +479,7 @@ def test_torchs_allocator_leaves_a_failed_capture_on_its_device(torch, monkeypat
         driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
     pool = made[0].pool()
     assert told == [("_cuda_endAllocateToPool", device, pool), ("_cuda_releasePool", device, pool)]
-    assert recorder._asked_for_ever[kept:] == made
+    assert interop_torch._asked_for_ever[kept:] == made
 
 
 @pytest.mark.parametrize("device", [0, 1])
@@ -487,11 +487,11 @@ def test_a_capture_is_abandoned_in_another_thread(torch, device):
     stream = ag.Stream(device, backend="cuda")
     with pytest.raises(ag.CaptureError), stream, ag.Graph():  # noqa: PT012
         [capture] = capture_table.live.values()
-        assert recorder._recording == {device: capture.recorder}
+        assert interop_torch._recording == {device: capture.recorder}
         abandon = partial(capture.recorder.capture_abandon, capture.recorder)
         there = in_thread(lambda: abandon() or (torch.cuda.current_stream(device).cuda_stream, get_device()))
         assert there == (0, 0)
-        assert not recorder._recording
+        assert not interop_torch._recording
         assert int(call(driver.cuStreamIsCapturing, stream.handle)) == 0
 
 
@@ -503,23 +503,23 @@ def test_the_capture_that_is_in_the_way_is_named(torch, monkeypatch, device, in_
     threads = [threading.Thread(name=f"of {n}") for n in range(3)]
 
     def of(device, thread):
-        made = recorder.TorchRecorder(Below(), (0, 4), device, [], None)
+        made = interop_torch.TorchRecorder(Below(), (0, 4), device, [], None)
         made.thread = thread
         return made
 
     monkeypatch.setattr(CUDAGraph, "capture_begin", lambda self, **how: None)
     monkeypatch.setattr(torch.cuda, "default_generators", [None] * 3)
     before = {n: of(n, threads[n]) for n in range(2)}
-    monkeypatch.setattr(recorder, "_recording", {**before})
+    monkeypatch.setattr(interop_torch, "_recording", {**before})
     new = of(device, threads[2 if in_thread_of is None else in_thread_of])
     if named is None:
         new.capture_begin("stream", "relaxed")
-        assert recorder._recording == {**before, 2: new}
+        assert interop_torch._recording == {**before, 2: new}
     else:
         with pytest.raises(ag.CaptureError, match=f"on device {named} already, in thread 'of {named}',"):
             new.capture_begin("stream", "relaxed")
-        assert recorder._recording == before
-    recorder._recording.clear()
+        assert interop_torch._recording == before
+    interop_torch._recording.clear()
 
 
 def test_a_forked_child_records_what_it_likes(torch):
@@ -530,7 +530,7 @@ def test_a_forked_child_records_what_it_likes(torch):
             torch.fill(x, 5)
             child = os.fork()
             if not child:
-                os._exit(len(recorder._recording))
+                os._exit(len(interop_torch._recording))
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -563,14 +563,14 @@ class Below:
 def unit_fixture(torch):
     """A recorder over a backend that notes, a graph and an executable of torch's that note, too."""
     backend = Below()
-    mine = recorder.TorchRecorder(backend, (0, 4), 0, [], None)
+    mine = interop_torch.TorchRecorder(backend, (0, 4), 0, [], None)
     mine.native = "graph"
     mine.torch_graph = SimpleNamespace(
         instantiate=lambda: backend.log.append("instantiate"),
         raw_cuda_graph_exec=lambda: 7,
         reset=lambda: backend.log.append("reset"),
     )
-    mine.executable = recorder.Executable("executable", None)
+    mine.executable = interop_torch.Executable("executable", None)
     return SimpleNamespace(recorder=mine, backend=backend, executable=mine.executable)
 
 
@@ -632,7 +632,7 @@ def test_a_capture_that_is_over_is_not_abandoned_again(unit):
 )
 def test_what_disturbs_captures_when_it_goes(torch, backend, pool, disturbs):
     given = check_pool(SimpleNamespace(id=(0, 3))) if pool else (0, 3)
-    made = recorder.TorchRecorder(SimpleNamespace(name=backend), given, 0, [], None)
+    made = interop_torch.TorchRecorder(SimpleNamespace(name=backend), given, 0, [], None)
     assert made.destroy_disturbs_captures is disturbs
 
 
@@ -646,7 +646,7 @@ def test_what_disturbs_captures_when_it_goes(torch, backend, pool, disturbs):
     ],
 )
 def test_which_torch_has_generators_join_by_themselves(methods, decides):
-    assert recorder.decides_itself(type("CUDAGraph", (), dict.fromkeys(methods))) is decides
+    assert interop_torch.decides_itself(type("CUDAGraph", (), dict.fromkeys(methods))) is decides
 
 
 @pytest.mark.parametrize(
@@ -805,20 +805,20 @@ def test_a_pool_object_is_not_kept_by_a_bound_call_of_a_graph_that_was_reset(tor
 
 
 def test_an_id_that_replaces_one_can_be_replaced_itself(torch, monkeypatch):
-    monkeypatch.setattr(recorder, "instead", {(0, 5): (0, 6), (0, 6): (0, 7)})
-    assert [recorder.usable(torch, (0, n)) for n in (4, 5, 6, 7)] == [(0, 4), (0, 7), (0, 7), (0, 7)]
+    monkeypatch.setattr(interop_torch, "instead", {(0, 5): (0, 6), (0, 6): (0, 7)})
+    assert [interop_torch.usable(torch, (0, n)) for n in (4, 5, 6, 7)] == [(0, 4), (0, 7), (0, 7), (0, 7)]
 
 
 def test_an_id_is_never_replaced_by_one_that_is_replaced_itself(torch, monkeypatch):
     """A program may make up an id that torch gives out later: then there would be no end to the search."""
-    monkeypatch.setattr(recorder, "instead", instead := {})
+    monkeypatch.setattr(interop_torch, "instead", instead := {})
     numbers = itertools.count(5)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, next(numbers)))
     for number in (7, 6, 5):
-        instead[0, number] = recorder.NEW
-        recorder.usable(torch, (0, number))
+        instead[0, number] = interop_torch.NEW
+        interop_torch.usable(torch, (0, number))
     assert instead == {(0, 7): (0, 5), (0, 6): (0, 8), (0, 5): (0, 9)}
-    assert [recorder.usable(torch, (0, number)) for number in (5, 6, 7)] == [(0, 9), (0, 8), (0, 9)]
+    assert [interop_torch.usable(torch, (0, number)) for number in (5, 6, 7)] == [(0, 9), (0, 8), (0, 9)]
 
 
 def test_a_pool_object_that_goes_in_a_capture(torch):
@@ -1081,7 +1081,7 @@ def test_a_signal_handler_that_captures_while_a_capture_is_noted(torch):
 
         def trace(frame, event, arg):
             name, file = frame.f_code.co_name, frame.f_code.co_filename
-            if name not in ("capture_begin", "capture_end") or file != recorder.__file__:
+            if name not in ("capture_begin", "capture_end") or file != interop_torch.__file__:
                 return None
             if event == "line":
                 count[0] += 1

@@ -55,6 +55,9 @@ class diagnose(Observer):
     def __init__(self, *, all: bool = False) -> None:
         self._all = boolean(all, "diagnose: all")
 
+    def __repr__(self) -> str:
+        return f"diagnose({'all=True' if self._all else ''})"
+
     def begin(self, capture: Capture) -> object | None:
         """Return what watches a capture, unless it is diagnosed already."""
         from .observation import CaptureTrace

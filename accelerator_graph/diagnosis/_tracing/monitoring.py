@@ -38,7 +38,7 @@ def begin(trace: CaptureTrace) -> None:
             _tool = next((each for each in _IDS if _monitoring.get_tool(each) is None), None)
             if _tool is not None:
                 _monitoring.use_tool_id(_tool, _NAME)
-        _active[trace] = _in_c(trace, *_callbacks(trace))
+        _active[trace] = _callbacks(trace)
         _register()
         if trace.pieces is not None:
             _monitoring.restart_events()  # of functions of which other captures did not want any more
@@ -82,45 +82,9 @@ def _all(callbacks: list[Callback]) -> Callback:
     return call_all
 
 
-def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
-    """Return what is called at each kind of event: in C, if there is the extension."""
-    made = trace.answer_in_c(*functions, disable=_monitoring.DISABLE)
-    if made is not None:
-        functions = made.line, made.python_returns, made.c_returns, made.raises
-    line, python_returns, c_returns, raises = functions
-    pieces = trace.pieces
-
-    def starts(code: CodeType, offset: int) -> Any:
-        """Stand in for the event of the line of a one-line function, which Python 3.13 does not have."""
-        if pieces is not None and code in WAITS:
-            pieces.starts(_frame_of(code))
-            return None
-        one_line = {number for _, _, number in code.co_lines() if number} == {code.co_firstlineno}
-        return line(code, code.co_firstlineno) if one_line else _monitoring.DISABLE
-
-    if pieces is None:
-        return starts, line, python_returns, c_returns, c_returns, raises
-
-    def calls(code: CodeType, offset: int, function: Any, first: Any) -> None:
-        pieces.calls(_frame_of(code), function, first)
-
-    def c_call_ends(code: CodeType, offset: int, function: Any, first: Any) -> None:
-        pieces.ends(_frame_of(code))
-        c_returns(code, offset, function, first)
-
-    def ends(code: CodeType, offset: int, value: object) -> Any:
-        pieces.ends(_frame_of(code))
-        return python_returns(code, offset, value)
-
-    def unwinds(code: CodeType, offset: int, error: BaseException) -> None:
-        pieces.ends(_frame_of(code))
-
-    return starts, line, ends, c_call_ends, c_call_ends, raises, calls, unwinds
-
-
 def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
-    """Return what is called at each kind of event where C does not answer it."""
-    disable = _monitoring.DISABLE
+    """Return what is called at each kind of event: in C, if there is the extension."""
+    disable, pieces = _monitoring.DISABLE, trace.pieces
 
     def line(code: CodeType, number: int) -> Any:
         if is_unwatched(code):
@@ -141,7 +105,31 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
     def raises(code: CodeType, offset: int, error: BaseException) -> None:
         trace.at_exception(_frame_of(code), error)
 
-    return line, python_returns, c_returns, raises
+    watched: tuple[Callback, ...] = line, python_returns, c_returns, raises
+    made = trace.answer_in_c(*watched, disable=disable)
+    if made is not None:
+        watched = made.line, made.python_returns, made.c_returns, made.raises
+    at_line, at_return, after_call, at_exception = watched
+
+    def starts(code: CodeType, offset: int) -> Any:
+        """Stand in for the event of the line of a one-line function, which Python 3.13 does not have."""
+        if pieces is not None and code in WAITS:
+            pieces.starts(_frame_of(code))
+            return None
+        one_line = {number for _, _, number in code.co_lines() if number} == {code.co_firstlineno}
+        return at_line(code, code.co_firstlineno) if one_line else disable
+
+    callbacks = starts, at_line, at_return, after_call, after_call, at_exception
+    if pieces is None:
+        return callbacks
+
+    def calls(code: CodeType, offset: int, function: Any, first: Any) -> None:
+        pieces.calls(_frame_of(code), function, first)
+
+    def unwinds(code: CodeType, offset: int, error: BaseException) -> None:
+        pieces.ends(_frame_of(code))
+
+    return *callbacks, calls, unwinds
 
 
 def _frame_of(code: CodeType) -> FrameType:

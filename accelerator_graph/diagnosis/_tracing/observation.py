@@ -138,6 +138,8 @@ class CaptureTrace:
 
     def at_return(self, frame: FrameType) -> None:
         """Ask before a function in Python returns."""
+        if self.pieces is not None:
+            self.pieces.ends(frame)
         if not self.goes_on():
             self._broke_between(frame)
             return
@@ -148,6 +150,8 @@ class CaptureTrace:
 
     def after_call(self, frame: FrameType, offset: int, function: Any, first: object) -> None:
         """Ask after a frame has called a function in C."""
+        if self.pieces is not None:
+            self.pieces.ends(frame)
         thread = threading.get_ident()
         if self.goes_on():
             self.streams.after_c(function, first, frame)

@@ -104,9 +104,9 @@ def _trace(frame: FrameType, event: str, arg: Any) -> Any:
     if not _active:
         _leave()
     for trace in _active:
-        if trace.pieces is not None and event in ("call", "return"):
-            (trace.pieces.starts if event == "call" else trace.pieces.ends)(frame)
-        if event == "line":
+        if event == "call" and trace.pieces is not None:
+            trace.pieces.starts(frame)
+        elif event == "line":
             trace.at_line(frame, frame.f_lineno)
         elif event == "return":
             trace.at_return(frame)
@@ -119,13 +119,10 @@ def _profile(frame: FrameType, event: str, arg: Any) -> None:
     if not event.startswith("c_") or is_passive(frame.f_code):
         return
     for trace in _active:
-        if event == "c_call":
-            if trace.pieces is not None:
-                trace.pieces.calls(frame, arg, None)
-            continue
-        if trace.pieces is not None:
-            trace.pieces.ends(frame)
-        trace.after_call(frame, frame.f_lasti, arg, getattr(arg, "__self__", None))
+        if event != "c_call":
+            trace.after_call(frame, frame.f_lasti, arg, getattr(arg, "__self__", None))
+        elif trace.pieces is not None:
+            trace.pieces.calls(frame, arg, None)
 
 
 def _after_fork() -> None:

@@ -8,10 +8,9 @@ from typing import Any
 
 from ..._arrays.arrays import elsewhere
 from ..._arrays.containers import rebuild
-from ..._arrays.signatures import Call
 from ..._core import stream_stack
 from ..._core.streams import Stream
-from ..._graphed.recorded_call import RecordedCall
+from ..._graphed.recorded_call import Capturable, RecordedCall
 from ...api import Graph
 from .case import Case
 from .places import Place, read_all, wait
@@ -46,13 +45,11 @@ class RecordedProgram(Program):
     begins_anew = False
     copies_arguments = True
 
-    def __init__(
-        self, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
-    ) -> None:
-        self._shape, self._values = call.shape, call.values
-        self._call_leaves = call.leaves
+    def __init__(self, wanted: Capturable) -> None:
+        function, call = wanted.function, wanted.call
+        self._shape, self._values, self._call_leaves = call.shape, call.values, call.leaves
         bound = function if not call.instance else partial(function, *call.instance)
-        self._begin(bound, names, None, stream)
+        self._begin(bound, wanted.names, None, wanted.stream)
         self.name = getattr(function, "__qualname__", self.name)
 
     def attach(self, recorded: RecordedCall) -> None:
@@ -93,27 +90,20 @@ class BoundProgram(RecordedProgram):
 
     begins_anew = True
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        call: Call,
-        names: Sequence[str],
-        recorded: RecordedCall,
-        stream: Stream,
-    ) -> None:
+    def __init__(self, wanted: Capturable, recorded: RecordedCall) -> None:
         assert recorded.inputs.bound is not None
-        moved = recorded.inputs.bound.in_order
+        call, moved = wanted.call, recorded.inputs.bound.in_order
         array_types = [recorded.inputs.array_types[i] for i in moved]
         statics = [recorded.inputs.arrays[i] for i in moved]
         given, fed = elsewhere(statics, array_types), elsewhere(statics, array_types)
         for i, other, array_type in zip(moved, given, array_types, strict=True):
             array_type.assign(other, call.leaves[i])
-        wait(stream)
+        wait(wanted.stream)
         ids = [id(call.leaves[i]) for i in moved]
         eager, replayed = dict(zip(ids, given, strict=True)), dict(zip(ids, fed, strict=True))
         leaves = [replayed.get(id(leaf), leaf) for leaf in call.leaves]
         values = [rebuild(value, lambda x: eager.get(id(x), x)) for value in call.values]
-        super().__init__(function, call._replace(values=values, leaves=leaves), names, stream)
+        super().__init__(wanted._replace(call=call._replace(values=values, leaves=leaves)))
         self.attach(recorded)
         places = {id(place.array): place for place in self.inputs}
         own = [places[id(x)] for x in given]
@@ -127,7 +117,7 @@ class BoundProgram(RecordedProgram):
         self.filling = b""
         """The byte that these are full of; empty for a pattern."""
         for place in own:
-            if not place.elements.floating and not any(read_all(stream, [place])[0]):
+            if not place.elements.floating and not any(read_all(wanted.stream, [place])[0]):
                 fact = f"argument {place.name} holds only zeros, with which nothing can be proven"
                 raise Unproven(fact)  # whole numbers are replaced by zeros: others might be indices
 
@@ -206,15 +196,13 @@ def prove(program: BoundProgram) -> None:
         program.close()
 
 
-def why_unproven(
-    function: Callable[..., Any], call: Call, names: Sequence[str], recorded: RecordedCall, stream: Stream
-) -> str:
+def why_unproven(recorded: RecordedCall, wanted: Capturable) -> str:
     """Return why a graph that uses the arrays of each call where they lie is not proven; empty if it is.
 
     It is if replays with arrays at other places give what eager runs give.
     """
     try:
-        stream_stack.within(stream, lambda: prove(BoundProgram(function, call, names, recorded, stream)))
+        stream_stack.within(wanted.stream, lambda: prove(BoundProgram(wanted, recorded)))
     except Unproven as error:
         return str(error)
     except Changing:

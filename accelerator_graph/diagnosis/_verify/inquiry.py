@@ -33,7 +33,7 @@ and begun with the same arguments, state, references and random numbers. So a ri
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ..._arrays.placement import extent
@@ -168,24 +168,29 @@ def races(case: Case) -> list[Finding]:
     clash = conflict(case)
     if clash:
         return [Finding("graph", "race", clash)]
-    trial, beside = case.trial, case.trial.beside
-    loads = (False,) if beside is None else (False, True)
+    beside = case.trial.beside
+    try:
+        return _differing_replays(case, (False,) if beside is None else (False, True))
+    finally:
+        if beside is not None:
+            wait(beside)
+
+
+def _differing_replays(case: Case, loads: Sequence[bool]) -> list[Finding]:
+    """Find arrays in which replays differ that begin alike, without a load beside them and with one."""
     found: dict[int, Mismatch] = {}
     first = case.replay()
-    for load in (load for load in loads for _ in range(_REPLAYS)):
-        if not (found and load):
-            wrong = _changed(case, first, trial.replay(load=load))
+    for load in loads:
+        for _ in range(0 if found else _REPLAYS):
+            wrong = _changed(case, first, case.trial.replay(load=load))
             found |= {each.target: each for each in wrong if not case.expected.spread[each.target]}
     cause: Cause = "race" if found and unordered(case) else "unknown"
     text = "replays that begin alike differ in {}; eager runs agree"
-    findings = [
+    return [
         case.found(each, cause, text.format(case.count(i, each.difference.indices)))
         for i, each in found.items()
         if all(case.eager_agrees(i, load=load) for load in loads)
     ]
-    if beside is not None:
-        wait(beside)
-    return findings
 
 
 def _changed(case: Case, first: Contents, run: Contents) -> list[Mismatch]:
