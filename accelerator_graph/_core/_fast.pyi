@@ -384,10 +384,10 @@ class Relaxed:
 def call_each(
     objects: bytes, questions: tuple[tuple[int, bytes, int], ...], other: int = 0, /
 ) -> tuple[int, int, bytes]:
-    """Do what `backends._cuda.calls.call_each` does."""
+    """Do what `backends._cuda.raw_calls.call_each` does."""
 
 def numbers_of(objects: bytes, wanted: bytes, /) -> bytes:
-    """Do what `backends._cuda.calls.numbers_of` does."""
+    """Do what `backends._cuda.raw_calls.numbers_of` does."""
 
 def distinct(objects: bytes, /) -> bytes:
-    """Do what `backends._cuda.calls.distinct` does."""
+    """Do what `backends._cuda.raw_calls.distinct` does."""

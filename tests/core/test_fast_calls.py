@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from accelerator_graph.backends._cuda import calls as raw_calls
+from accelerator_graph.backends._cuda import raw_calls
 from core.fast_bench import TIMEOUT, compiled
 
 pytest_plugins = ["core.fast_fixtures"]

@@ -12,9 +12,8 @@ from typing import Any
 from cuda.bindings import driver
 
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import calls as raw_calls
-from accelerator_graph.backends._cuda import capture, update
-from accelerator_graph.backends._cuda.calls import HotCalls, hot_calls
+from accelerator_graph.backends._cuda import capture, raw_calls, update
+from accelerator_graph.backends._cuda.hot_calls import HotCalls, hot_calls
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 from accelerator_graph.testing.works.cuda import call, device
 from simulators.cuda.faults import Accounts

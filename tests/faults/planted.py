@@ -101,7 +101,7 @@ def stay_relaxed() -> None:
     if callable(driver.relaxed):
         replace(driver, "relaxed", never_leave)
     else:  # each driver has its own
-        replace(room("calls").Relaxed, "end", lambda end: lambda self: (self._mode.clear(), end(self)))
+        replace(room("hot_calls").Relaxed, "end", lambda end: lambda self: (self._mode.clear(), end(self)))
 
 
 def begin_without_abandoning() -> None:

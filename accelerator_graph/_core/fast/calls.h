@@ -3,7 +3,7 @@
 typedef int (*ask_function)(void *object, void *answer);
 typedef int (*tell_of_function)(void *object, int which, void *answer);
 
-enum { ANSWER_WORDS = 16, MOST_QUESTIONS = 4 }; /* the first as in calls.py */
+enum { ANSWER_WORDS = 16, MOST_QUESTIONS = 4 }; /* the first as in raw_calls.py */
 
 typedef struct {
     void *function;

@@ -13,12 +13,12 @@ from ..._interpreter.sure_exit import Between
 from ...errors import DriverError
 from .._shared import ASKED, CAPTURE_MODES, NOT_READY, SPECIAL_STREAMS
 from ..base import LaunchFunction
-from .calls import HotCalls, Relaxed, hot_calls
+from .hot_calls import HotCalls, Relaxed, hot_calls
 from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
     from .._shared.nodes import Shape
-    from .calls import Calls
+    from .raw_calls import Calls
 
 _NOTHING_TO_DO = nullcontext()
 
@@ -120,7 +120,7 @@ class Driver:
         self.launch_broke = partial(self.broke, "cuGraphLaunch")
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
         self.calls: Calls | None = None
-        """Those of `calls.calls_of`, once they were asked for."""
+        """Those of `raw_calls`, once they were asked for."""
         answered = partial(self.answered, "cuGraphLaunch")
         self.launch_found = LaunchFunction(self.address("cuGraphLaunch", 12000), answered)
         self.current_address = self.address("cuCtxGetCurrent", 12000)

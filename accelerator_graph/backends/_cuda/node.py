@@ -20,9 +20,9 @@ from ..base import (
     SetFunction,
     word,
 )
-from .calls import calls_of
 from .capture import node_count
 from .driver import Driver, Executable, Graph
+from .raw_calls import calls_of
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -604,7 +604,7 @@ def is_programmatic(data: bytes) -> bool:
 
 def raw_edges(driver: Driver, graph: int) -> tuple[bytes, bytes, bytes]:
     """Return the sources, the targets and the data of a graph's dependencies."""
-    from .calls import calls_of
+    from .raw_calls import calls_of
 
     function, count = calls_of(driver).edges, array("Q", (0,))
     if function is None:

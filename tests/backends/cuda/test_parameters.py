@@ -15,9 +15,9 @@ from cuda.bindings import driver
 
 from accelerator_graph.backends._cuda import node
 from accelerator_graph.backends._cuda import node as nodes
-from accelerator_graph.backends._cuda.calls import Calls
 from accelerator_graph.backends._cuda.driver import Executable as Handle
 from accelerator_graph.backends._cuda.driver import Graph
+from accelerator_graph.backends._cuda.raw_calls import Calls
 from accelerator_graph.backends.base import GraphEdge, addresses_in, word
 from accelerator_graph.errors import DriverError, UnsupportedError
 from backends.cuda.bench import call, current, kernels

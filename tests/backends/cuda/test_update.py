@@ -15,8 +15,7 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import calls as raw_calls
-from accelerator_graph.backends._cuda import update
+from accelerator_graph.backends._cuda import raw_calls, update
 from accelerator_graph.backends._shared.nodes import Shape, difference
 from accelerator_graph.backends.base import Misfit
 from accelerator_graph.backends.cuda import CudaBackend
