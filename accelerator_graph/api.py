@@ -262,7 +262,7 @@ class Graph(BaseGraph):
     def update(self, other: Graph) -> _core.GraphUpdate:
         """Do the work of another graph, a kept one, from now on; callables from `bind` go on.
 
-        If both graphs are kept and alike, the executable is changed in place, else there is a new one. This
+        If both graphs are kept and alike, the executable is changed in place; otherwise it is replaced. This
         graph then describes the other's work, and keeps its pool and retained objects alive. Runs that are
         under way complete; objects that only the former work needed are let go, as by `reset`. Waits for
         launches of other threads, which block while the device's queue is full.
@@ -312,8 +312,9 @@ class Graph(BaseGraph):
     def set_node(self, node: int, **change: Unpack[_core.NodeChange]) -> None:
         """Change a node of the executable, for the runs to come, without capturing again.
 
-        ``describe().nodes[node]`` says what can be changed, and what was. Runs that are under way are as they
-        were. `instantiate` makes an executable without these changes. Memory has to outlive its runs.
+        The attributes `settable` and `changed` of ``describe().nodes[node]`` list what can be changed and
+        what was. Runs that are already enqueued do their former work. `instantiate` makes an executable
+        without these changes. Keep memory that you pass alive until the runs that use it have ended.
 
         Parameters
         ----------
@@ -327,7 +328,7 @@ class Graph(BaseGraph):
         GraphStateError
             Nothing was captured, the graph was not kept, or there is no executable.
         TypeError, ValueError
-            Of this node, that can't be changed, or not to that. Nothing was touched.
+            The node has no such parameter, or the value does not fit it. Nothing has changed.
         UnsupportedError
             The backend can't change nodes.
         DriverError
@@ -434,15 +435,17 @@ class Graph(BaseGraph):
         replays : int
             How many replays are timed.
         state : iterable of arrays, optional
-            Memory that the work changes and that is to be as it was afterwards, even if a replay fails: it
-            is copied to the host before, and back at the end. Arrays as in `Stream.copy`.
+            Arrays, as in `Stream.copy`, that the work changes and that shall have their present contents
+            afterwards. They are copied to the host before, and back at the end, even if a replay fails.
         kernels : bool
-            Run a copy of a kept graph under CUDA's profiler, of ``cupti-python``, to time single kernels.
+            Also time single kernels: run a copy of a kept graph under CUDA's profiler, which the package
+            ``cupti-python`` contains.
 
         Returns
         -------
         GraphProfile
-            The times in microseconds; ``str()`` is a table. If there are no times by label, it says why.
+            The times in microseconds; ``str()`` is a table. If there are no times by label, its notes give
+            the reason.
 
         Raises
         ------
@@ -537,7 +540,7 @@ class Graph(BaseGraph):
 
     @property
     def stream(self) -> Stream | None:
-        """The stream that is being captured, else the stream that replays go to. None until it is known.
+        """The stream that is being captured, or else the stream that replays go to. None until it is known.
 
         If that stream was closed after the capture, another hold on it, to wait for replays with.
         """

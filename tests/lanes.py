@@ -18,9 +18,12 @@ import os
 import shutil
 import sys
 import sysconfig
+import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import count, takewhile
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,7 +46,8 @@ SIMULATOR = "ACCELERATOR_GRAPH_TEST_SIMULATOR"
 
 SAMPLES = {
     "codes": (4, "of the codes with which a call of a driver can fail"),
-    "moments": (4, "of the moments of a capture at which an interrupt can strike"),
+    "moments": (32, "of the moments of an operation at which a signal can be handled"),
+    "lines": (8, "of the library's lines at which a signal is handled"),
 }
 """What a plain run takes one in so many of; which one differs from test to test. CI takes all."""
 
@@ -279,10 +283,16 @@ def step(of: str) -> int:
     return 1 if os.environ.get(REQUIRED) else SAMPLES[of][0]
 
 
+def sample(of: str, upto: float = inf) -> Iterator[int]:
+    """Yield which parts of something in `SAMPLES` this test takes, by number: from 1 on, in order."""
+    first = 1 + zlib.crc32(os.environ["PYTEST_CURRENT_TEST"].encode()) % step(of)
+    return takewhile(upto.__ge__, count(first, step(of)))
+
+
 def sampled() -> str:
     """Return a clause about what this run takes samples of; nothing if it takes everything."""
     taken = [f"one in {step(of)} {what}" for of, (_, what) in SAMPLES.items() if step(of) > 1]
-    return f"tried {' and '.join(taken)}; CI tries all" if taken else ""
+    return f"tried {', '.join(taken)}; CI tries all" if taken else ""
 
 
 # ---- what ran ------------------------------------------------------------------------------------

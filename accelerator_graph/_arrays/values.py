@@ -1,4 +1,4 @@
-"""How values that are not arrays are told apart: more strictly than by ``==``, which takes 1 for True."""
+"""How values that are not arrays are compared: more strictly than by ``==``, which takes 1 for True."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Patches:
     sizes, captured : buffer
         Of each array the size, and the address that was captured.
     alignment : int
-        In this modulus, an address has to agree with the one that was captured.
+        The difference of an address and the captured one must be a multiple of this number.
     own : buffer
         Pairs of addresses: memory where no array may be.
     nodes : tuple

@@ -12,6 +12,7 @@ from weakref import ref
 
 from .._interpreter import process
 from .._interpreter.outside import text_of
+from ..backends.base import AnyBackend as Backend
 from ..backends.base import CaptureMode as CaptureMode
 from ..backends.base import CaptureStatus
 from ..errors import (
@@ -30,7 +31,6 @@ from .pools import AnyPool, Lease, check_pool
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
-    from ..backends.base import AnyBackend as Backend
     from ..backends.base import Recorder
     from ..errors import Reason
     from .call_site import Site
@@ -351,9 +351,11 @@ class Capture:
 
     def abandon(self) -> None:
         """End the capture and discard the recording. Calling it twice is fine."""
-        notify(self.observations, "stop")
         try:
-            self._abandon()
+            try:
+                notify(self.observations, "stop")
+            finally:
+                self._abandon()
         finally:
             try:
                 unfinished = capture_table.thread.unfinished

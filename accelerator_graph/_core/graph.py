@@ -422,7 +422,7 @@ class graph(Generic[G]):
     pool, capture_error_mode
         As in `Graph.capture_begin`; None keeps the graph's own.
     stream : stream, optional
-        The stream to capture; by default the graph's own if it was made with one, else a side stream of
+        The stream to capture; by default the one that the graph was made with, or else a side stream of
         the thread, which waits for the current one.
     prepare : bool
         Synchronise the current stream before the capture, or the captured one if it was named.

@@ -60,9 +60,11 @@ def after_instantiation(before: Before, captured: Owned, home: Stream, lease: Le
     backend = home.backend
     return Measured(
         _difference(
-            before.free, memory and memory.free, f"backend {backend!r} does not tell how much memory is free"
+            before.free,
+            memory and memory.free,
+            f"backend {backend!r} does not report how much memory is free",
         ),
-        _difference(heap, before.heap, "the C library does not tell how much memory is in use"),
+        _difference(heap, before.heap, "the C library does not report how much memory is in use"),
         touched,
     )
 
@@ -84,7 +86,7 @@ def device_memory(made: Owned) -> DeviceMemory | None:
 
 
 def pool_contents(home: Stream, lease: Lease) -> PoolContents | None:
-    """Return what frameworks have in a graph's pool; None if one of them does not tell."""
+    """Return what frameworks have in a graph's pool; None if one of them does not report."""
     frameworks = stream_stack.taking_part(home._backend)
     found = [interop.pool_contents(frameworks, each, home.device) for each in {lease.id, lease.shown}]
     known = [each for each in found if each is not None]

@@ -23,35 +23,27 @@ class Observer:
     `begin` returns an object for one capture, so an observer may serve several graphs, on several threads.
     The library calls those of these methods that the object has:
 
-    ``begun()``
-        The stream is being captured from here on.
-    ``border(labels)``
-        A `label` was entered or left. `labels` are the names that are open now, the outermost first.
-    ``used(array)``
-        A framework reports an array from before the capture that the captured work uses, at its first use.
-        Returns a callable that takes the report back.
-    ``collective(collective)``
-        The captured work asks for a `Collective`.
-    ``stop()``
-        The captured code has ended, well or not. Called on any thread, perhaps twice; must not raise.
-    ``end()``
-        Then, if it has ended well, while the stream is still being captured.
-    ``explained(error, cause)``
-        The capture has failed. Returns the `CaptureError` to raise in the place of `error`; `cause` is what
-        the captured code raised, or None.
-    ``succeeded(captured)``
-        The capture has become a graph. If this raises, the graph is given up, and the exception passes.
-    ``own_nodes``
-        An int: how many nodes of the graph the observer has recorded. A capture of no others is empty.
-    ``hand_on()``
-        A graph takes over the work: the one that was captured, and later another one by `Graph.update`,
-        `Graph.clone` or `Graph.recapture`. Returns the object that stays with the work there, or None.
-        Without this method, nothing stays.
-    ``own_name(node)``
-        Of an object that stays: the name by which `Graph.describe` shows a node that it has recorded; empty
-        for every other node.
-    ``check()``
-        Of an object that stays: called ahead of every replay. If it raises, nothing is launched.
+    - ``begun()``: The stream is being captured from here on.
+    - ``border(labels)``: A `label` was entered or left. `labels` are the names that are open now, the
+      outermost first.
+    - ``used(array)``: A framework reports an array from before the capture that the captured work uses, at
+      its first use. Returns a callable that takes the report back.
+    - ``collective(collective)``: The captured work asks for a `Collective`.
+    - ``stop()``: The captured code has ended, well or not. Called on any thread, perhaps twice; must not
+      raise.
+    - ``end()``: Then, if it has ended well, while the stream is still being captured.
+    - ``explained(error, cause)``: The capture has failed. Returns the `CaptureError` to raise in the place
+      of `error`; `cause` is what the captured code raised, or None.
+    - ``succeeded(captured)``: The capture has become a graph. If this raises, the graph is given up, and
+      the exception passes.
+    - ``own_nodes``: An int: how many nodes of the graph the observer has recorded. A capture of no others
+      is empty.
+    - ``hand_on()``: A graph takes over the work: the one that was captured, and later another one by
+      `Graph.update`, `Graph.clone` or `Graph.recapture`. Returns the object that stays with the work there,
+      or None. Without this method, nothing stays.
+    - ``own_name(node)``: Of an object that stays: the name by which `Graph.describe` shows a node that it
+      has recorded; empty for every other node.
+    - ``check()``: Of an object that stays: called ahead of every replay. If it raises, nothing is launched.
     """
 
     __slots__ = ()

@@ -15,7 +15,7 @@ from itertools import starmap
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, cast
 
-from .._interpreter.process import after_fork, at_exit
+from .._interpreter.process import after_fork, at_exit, from_a_signal_handler
 from ..errors import DriverError
 from .capture_table import disturbed_by, live
 
@@ -164,8 +164,8 @@ def tracked() -> list[Any]:
 def drain() -> None:
     """Destroy what is due. Never raises on account of a driver.
 
-    An interrupt, or a lack of memory or stack, leaves the rest for the next time. A recorder may then be
-    asked a second time to destroy what it has destroyed already.
+    What a signal handler raises, or a lack of memory or stack, leaves the rest for the next time. A recorder
+    may then be asked a second time to destroy what it has destroyed already.
     """
     if not _queue:
         return
@@ -190,7 +190,9 @@ def drain() -> None:
                 pass  # nobody asked for this call, and nothing can be done about its failure
             except (MemoryError, RecursionError):
                 return
-            except Exception:
+            except Exception as error:
+                if from_a_signal_handler(error):
+                    raise
                 sys.excepthook(*sys.exc_info())
             taken.clear()
             due.keeps = ()  # not earlier: it may have to act again

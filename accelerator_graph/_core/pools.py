@@ -2,7 +2,7 @@
 
 A pool id is a tuple of two integers, as in torch: ``(0, n)`` from `graph_pool_handle`, ``(n, 0)``
 from a capture that was given none. The tuple owns nothing. A pool lives from the first capture
-into it until the last such graph is reset or gone. Ids of torch's are as good, and so is a
+into it until the last such graph is reset or gone. Ids from torch work as well, and so does a
 ``torch.cuda.MemPool``, which the graphs keep alive.
 """
 

@@ -35,7 +35,7 @@ Span = tuple[float, float]
 """When a part began and ended, in microseconds since a replay was launched."""
 
 _TOLERANCE = 0.05
-"""How far events of a graph may lie outside those around its launch, as a share of the time between these."""
+"""The share of a replay's time by which the graph's events may lie outside the events around its launch."""
 
 
 class Borders(NamedTuple):
@@ -133,7 +133,7 @@ class Sections:
         self._around = start, self._stream.record(timing=True)
 
     def spans(self) -> list[Span] | None:
-        """Return the spans of the latest run, once it is over; None if the runtime does not tell them."""
+        """Return the spans of the latest run, once it is over; None if the runtime does not report them."""
         times = _times_within(self._events, *self._around)
         if times is None:
             return None

@@ -26,7 +26,7 @@ from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, de
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
-    from ..backends.base import GraphContents, NodeSetter, Recorder
+    from ..backends.base import GraphContents, NativeCalls, NodeSetter, Recorder
     from ._fast import Launch, Launcher
     from .capture import Captured
     from .memory import Measured
@@ -88,9 +88,8 @@ class Executable(Owned):
             if (bound := binding()) is not None:
                 bound.let_go()
 
-    def launch_on(self, stream: Stream) -> Callable[[], Any]:
-        """Return a callable that launches this on a stream."""
-        calls = stream._backend.native_calls(stream._native)
+    def launch_on(self, stream: Stream, calls: NativeCalls | None) -> Callable[[], Any]:
+        """Return a callable that launches this on a stream, for which the backend has these calls."""
         native = self.value if self.recorder is self.backend else self.lent()
         found = None if native is None or calls is None else calls.bind(native)
         return found or partial(self.recorder.replay, self.value, stream._native)
@@ -157,8 +156,10 @@ class Binding:
         The graph's launch lock.
     stream : Stream
         Where launches go. A hold of its own, which nobody else can close.
-    keeps : object
+    keeps : object, optional
         What has to live as long as the callable does.
+    ahead : bool
+        Move the executable to the device now.
     """
 
     __slots__ = ("__weakref__", "_asks", "_keeps", "_launcher", "_lock", "_prepared", "_stream")
@@ -167,14 +168,17 @@ class Binding:
     """The `Current` for which all is decided, or the key of an executable; and what launches that. Replaced
     as a whole."""
 
-    def __init__(self, lock: Any, stream: Stream, keeps: object) -> None:
+    def __init__(self, lock: Any, stream: Stream, keeps: object = None, *, ahead: bool = False) -> None:
         self._lock = lock
         self._stream = stream
         self._keeps = keeps
         self._asks = stream._backend.replay_ignores_captures
         self._launcher: Callable[[], Launcher | None] | None = None
-        executable = lock.owner.executable or lock.owner.launchable()
-        self._prepared = executable.key, executable.launch_on(stream)
+        executable: Executable = lock.owner.executable or lock.owner.launchable()
+        calls = stream._backend.native_calls(stream._native)
+        self._prepared = executable.key, executable.launch_on(stream, calls)
+        if ahead and calls is not None and not stream._is_capturing():
+            calls.upload(executable.native)
 
     def launcher(self) -> Callable[[], None]:
         """Return the callable. It holds the binding, and the binding does not hold it."""
@@ -203,7 +207,7 @@ class Binding:
         if check is not None:
             check()
         if call is None or prepared is not executable.key:
-            call = executable.launch_on(stream)
+            call = executable.launch_on(stream, stream._backend.native_calls(stream._native))
             self._prepared = executable.key, call
         if current.former and stream._is_capturing():  # the run is recorded and does not begin
             call()
@@ -222,15 +226,17 @@ class Binding:
     def _connect(self, current: Current, executable: Executable, call: Callable[[], Any]) -> None:
         """Decide nothing more from now on, and have the callable in C launch without Python if it can."""
         launcher, recorder = None if self._launcher is None else self._launcher(), executable.recorder
+        stream = self._stream
         if launcher is not None and (launcher.target is None or launcher.target.owner is not current):
-            launcher.target = _launch_in_c(current, executable, self._stream, self._lock)
+            launcher.target = _launch_in_c(current, executable, stream, self._lock)
         in_c = launcher is not None and launcher.target is not None
         if in_c and recorder.serialises_replays:
             self._prepared = None, None  # Python hardly ever launches: it need not keep the call
         elif in_c or recorder is executable.backend:
             self._prepared = current, call
         elif executable.lent() is not None:
-            self._prepared = current, executable.launch_on(self._stream)
+            calls = stream._backend.native_calls(stream._native)
+            self._prepared = current, executable.launch_on(stream, calls)
         if self._lock.owner is not current:  # the graph was reset meanwhile
             self.let_go()
 
@@ -457,7 +463,7 @@ class Runner:
         again = self.launching.owner.executable is not None
         if again and (captured.recorder is not captured.backend or allows_one_executable(captured)):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
-            drain()
+        drain()  # the old one, or what an interrupt has left of it
         executable, self.measured = self.make(captured, self.lease)
         self.exchange(executable)
         if not self.keeps_graph:
@@ -509,7 +515,7 @@ class Runner:
         """Return a callable that replays where replays go that name no stream."""
         owner = self.home._owner
         if not isinstance(owner, FrameworkCurrent):
-            return Binding(self.launching, self.home, None).launcher()
+            return Binding(self.launching, self.home).launcher()
         # on whatever stream is the framework's current one by then
         framework, device = owner.framework, self.home._device
         launchers: dict[int, Callable[[], None]] = {}
@@ -521,7 +527,7 @@ class Runner:
                 raise GraphStateError(f"{RESET_MEANWHILE}.")
             if launchers:
                 make_room(launchers)
-            call = launchers[handle] = Binding(here.launching, here._of_framework(handle), None).launcher()
+            call = launchers[handle] = Binding(here.launching, here._of_framework(handle)).launcher()
             return call
 
         def launch() -> None:
@@ -584,18 +590,15 @@ class Runner:
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream, and keeps an object alive."""
-        binding, self.latest = Binding(self.launching, stream, keeps), None
-        calls = stream._backend.native_calls(stream._native)
-        if calls is not None and not stream._is_capturing():
-            calls.upload(self.launchable().native)
-        return binding.launcher()
+        self.latest = None
+        return Binding(self.launching, stream, keeps, ahead=True).launcher()
 
     def replay(self, named: object, stream: Stream) -> None:
         """Launch on a stream that an object stands for, and that somebody else may be capturing."""
         refuse_capturing(stream)
         self.latest = None  # so that this run takes the place of that one
         held = stream.held()
-        launch = Binding(self.launching, held, None).launcher()
+        launch = Binding(self.launching, held).launcher()
         launch()
         if named is stream or is_constant(named):
             with suppress(TypeError):  # it can't be referenced weakly

@@ -6,20 +6,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from .._interpreter.outside import boolean, integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
+from ..backends.base import AnyBackend as Backend
 from ..backends.base import Capability, CaptureInfo, CaptureStatus, unsupported
 from ..errors import AcceleratorGraphError, DriverError, GraphStateError
 from ..interop.base import Framework
 from . import capture_table, ownership, stream_stack
 from .ownership import Owned
 from .stream_stack import find, placed
-
-if TYPE_CHECKING:
-    from ..backends.base import AnyBackend as Backend
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"
@@ -68,11 +66,11 @@ class Stream:
     Parameters
     ----------
     device : int, optional
-        Ordinal of the device. By default that of `like`, else that of the current stream, else the one
+        Ordinal of the device. By default that of `like`, or else that of the current stream, or the one
         that a framework on this backend is on, else 0.
     backend : str, optional
-        Name of the backend. By default that of `like`, else the one that was chosen by
-        `use_backend` or ``ACCELERATOR_GRAPH_BACKEND``, else that of the current stream, else the
+        Name of the backend. By default that of `like`; without it, the one that was chosen by
+        `use_backend` or ``ACCELERATOR_GRAPH_BACKEND``, or else that of the current stream, or the
         first usable accelerator, else ``"cpu"``. An installed plug-in counts as an accelerator unless
         it asks to be named.
     like : stream, optional
@@ -449,7 +447,7 @@ def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Str
     Returns
     -------
     Stream
-        The same if it is one, else a new one that keeps `obj` and leaves the stream its owner's.
+        `obj` itself if it is a `Stream`; otherwise a new one that keeps `obj`, whose owner keeps the stream.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Other work for a graph, from another graph or from another capture: in place, else by a new executable."""
+"""Other work for a graph, from another graph or another capture: in place, or by a new executable."""
 
 from __future__ import annotations
 

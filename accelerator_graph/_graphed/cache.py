@@ -81,7 +81,8 @@ class GraphCache:
         None means that another library is capturing the current stream.
 
         `run` runs a call with other arrays in its arguments; the names of the arguments and the function are
-        for messages. None of them is an attribute: in a cycle with the function, graphs would be kept longer.
+        for messages. The cache keeps neither as an attribute: a reference cycle with the function would keep
+        graphs alive longer.
         """
         recorded = self.graphs.get(call.key)  # another thread may have captured it
         if recorded is not None:

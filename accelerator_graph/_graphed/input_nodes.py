@@ -78,7 +78,7 @@ def patches(
     captured : iterable of int
         The addresses of the arrays that were captured.
     alignment : int
-        In this modulus, addresses have to agree with those.
+        The difference of an address and the captured one must be a multiple of this number.
     own : sequence of (int, int)
         The memory of the graph, where no array may be.
     nodes : sequence of tuples

@@ -17,10 +17,10 @@ _NOT_BY_A_CALL = frozenset(("out_of_memory", "device_lost", "wrong_thread"))
 
 
 def may_follow(error: CaptureError, calls: int) -> bool:
-    """Return True if a second capture may find out what a capture has failed for.
+    """Return True if a second capture may find out why a capture has failed.
 
-    It runs the function again, so the function has to have run with arguments like these before: `calls` is
-    how often. Without the warm-up, nothing says that it can be run twice.
+    It runs the function again, so the function must have run with arguments like these before: `calls` is
+    how often. Without a warm-up, nobody knows whether it can run twice.
     """
     if not calls or not _is_broken(error):
         return False

@@ -48,6 +48,17 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_call_in_child)
 
 
+def from_a_signal_handler(error: BaseException) -> bool:
+    """Return True if a signal handler written in Python has raised the exception."""
+    import signal
+
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code not in handlers:
+        trace = trace.tb_next
+    return trace is not None
+
+
 class Identity:
     """Lives exactly as long as its thread, if everyone else holds it only by weak references."""
 
@@ -76,7 +87,7 @@ def this_thread() -> Identity:
 
 
 def heap_bytes() -> int | None:
-    """Return the bytes that the C library has given out; None where it does not tell.
+    """Return the bytes that the C library has given out; None where it does not report.
 
     Python's own small objects are not among them, and neither is memory that a library maps itself.
     """

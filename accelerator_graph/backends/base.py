@@ -420,4 +420,5 @@ if TYPE_CHECKING:
     from .mixins import TimesGraphs as TimesGraphs
     from .mixins import UpdatesGraphs as UpdatesGraphs
 else:  # no capture needs these
+    AnyBackend = Backend  # as `typing.get_type_hints` reads it
     __getattr__ = imported_on_use(__name__, contract.HOMES)

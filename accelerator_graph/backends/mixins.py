@@ -15,10 +15,8 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import _contract as contract
 from .base import Backend, Capability
-
-if TYPE_CHECKING:
-    from . import _contract as contract
 
 
 class Events(Backend, capability=Capability.EVENTS):

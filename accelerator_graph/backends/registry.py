@@ -20,12 +20,11 @@ from .._plugins import Catalogue, is_name
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from . import _contract as contract
 from ._registry.instances import Instances, problem_of
-from .base import BACKEND_API_VERSIONS, Backend
+from .base import BACKEND_API_VERSIONS, AnyBackend, Backend
 
 if TYPE_CHECKING:
     from ._contract import BackendReport as BackendReport
     from ._registry.choice import AutomaticChoice
-    from .base import AnyBackend
 else:
     __getattr__ = imported_on_use(__name__, {contract.__name__: "BackendReport"})
 
@@ -186,9 +185,9 @@ class Registry:
     def resolve(self, name: str | None = None, *, cpu_fallback: bool = False) -> AnyBackend:
         """Return the opened backend that is meant.
 
-        That is the backend named by the argument, else by `use_backend`, else by
+        That is the backend named by the argument, or else by `use_backend`, or by
         ``ACCELERATOR_GRAPH_BACKEND``. If none is named, the choice is automatic: the first of cuda and hip
-        that can be opened, else the third party with the highest priority (never one whose priority is
+        that can be opened, or else the third party with the highest priority (never one whose priority is
         None). It is made once in a process, and again after `refresh`, `register`, `unregister` or a fork.
 
         Parameters
@@ -252,7 +251,7 @@ class Registry:
         """Name the backend for a ``with`` block, for all calls in it that have no `backend` argument.
 
         Applies to this thread (or task); threads that are started inside don't inherit it. The result also
-        decorates a function. If it is used in neither way, it does nothing, and a RuntimeWarning says so.
+        decorates a function. If it is used in neither way, it does nothing, and issues a RuntimeWarning.
 
         Raises
         ------

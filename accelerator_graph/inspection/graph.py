@@ -171,7 +171,7 @@ def _definition(runner: replay.Runner) -> MemoryAmount:
     told = _host_bytes(runner.captured)
     if told is not None:
         return MemoryAmount(told, _TOLD.format(runner.home.backend))
-    return MemoryAmount(None, f"backend {runner.home.backend!r} does not tell how large this graph is")
+    return MemoryAmount(None, f"backend {runner.home.backend!r} does not report how large this graph is")
 
 
 def _host_bytes(made: ownership.Owned) -> int | None:
@@ -211,7 +211,7 @@ def _sum_of_touched(runner: replay.Runner, pool: PoolMemory, touched: tuple[int,
             None, f"the graph was not kept; capture with keep_graph=True, or inside `with {_MEASURE}`"
         )
     return MemoryAmount(
-        None, f"backend {runner.home.backend!r} does not tell all parameters of the graph's nodes"
+        None, f"backend {runner.home.backend!r} does not report all parameters of the graph's nodes"
     )
 
 
@@ -224,7 +224,7 @@ def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
             sharing += tuple(other.lease.shown) == number
     contents = measuring.pool_contents(runner.home, runner.lease)
     if contents is None:
-        unknown = MemoryAmount(None, "a framework that takes part in captures does not tell what it has")
+        unknown = MemoryAmount(None, "a framework that takes part in captures does not report what it has")
         return PoolMemory(backend, device, number, sharing, unknown, unknown)
     held = MemoryAmount(
         sum(segment.nbytes for segment in contents.segments),
@@ -236,7 +236,7 @@ def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
         contents.used,
         "as the frameworks say; replays write to the rest, too"
         if contents.used is not None
-        else "a framework does not tell",
+        else "a framework does not report",
     )
     return PoolMemory(backend, device, number, sharing, held, used, contents.segments)
 

@@ -20,7 +20,7 @@ class GraphProfile(NamedTuple):
     device: int
     """Ordinal of the device."""
     nodes: int | None
-    """How many nodes the graph has; None if the backend does not tell."""
+    """How many nodes the graph has; None if the backend does not report."""
     times: tuple[float, ...]
     """The time of each replay in microseconds, in their order."""
     labels: tuple[LabelTime, ...] = ()
@@ -93,7 +93,7 @@ class GraphProfile(NamedTuple):
 
         profile = cls(backend, device, nodes, tuple(times))
         if not spans:
-            why = why_not or "the runtime does not tell the times of events inside a graph"
+            why = why_not or "the runtime does not report the times of events inside a graph"
             return profile._replace(notes=(f"No times by label: {why}.",))
         (origin, end), *found = _medians(spans)
         around = list(parents(labels))

@@ -102,7 +102,7 @@ def details(node: GraphNode) -> str:
     if not node.enabled:
         parts.append("(disabled)")
     if is_closed(node):
-        parts.append("(the driver does not tell what is inside)")
+        parts.append("(the driver does not report what is inside)")
     return " ".join(parts)
 
 
@@ -113,7 +113,7 @@ def _fitting(name: str) -> str:
 
 
 def is_closed(node: GraphNode) -> bool:
-    """Return True for a conditional node whose bodies the vendor does not tell."""
+    """Return True for a conditional node whose bodies the vendor does not report."""
     return node.kind == "conditional" and not node.bodies
 
 

@@ -61,9 +61,9 @@ class Framework(ABC):
     do. With None, `current_stream` is called. Read after `backend` has returned a name, as is `exchange`."""
 
     exchange: tuple[type, int] | None = None
-    """A type whose arrays' functions in C, those of DLPack, tell this thread's current stream, and DLPack's
-    number for the kind of device. With None, and where the type has no such function, `current_handle` is
-    called."""
+    """A type whose arrays have DLPack's functions in C, one of which returns this thread's current stream,
+    and DLPack's number for the kind of device. If this is None, or the type has no such function, the
+    library calls `current_handle`."""
 
     @abstractmethod
     def backend(self) -> str | None:
@@ -87,7 +87,7 @@ class Framework(ABC):
     def keeps_stream(self, handle: int, device: int) -> bool:
         """Return True if this stream, which is current on this thread, is never destroyed.
 
-        Calls of a graphed function are then ordered by the stream itself, else by an event behind each.
+        Calls of a graphed function are then ordered by the stream itself; otherwise by an event behind each.
         """
         return False
 
@@ -170,9 +170,10 @@ class Framework(ABC):
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo | None:
         """Call `used` for each array that this thread's work uses from now on; return the undo.
 
-        Called during a capture, if an observer of the graph wants to know them. Report each array once, at
-        its first use, but no array whose memory the capture or the pool provides. If that turns out later,
-        call the undo that `used` returned. None if the framework can't see which arrays are used.
+        The library calls this during a capture if an observer of the graph wants to know the arrays. Report
+        each array once, at its first use, and leave out arrays whose memory comes from the capture or the
+        pool; if that turns out later, call the undo that `used` returned. Return None if the framework can't
+        see which arrays are used.
         """
         return None
 

@@ -220,7 +220,7 @@ def as_stream(framework: Framework, obj: object) -> int | None:
 
 
 def pool_contents(frameworks: Iterable[Framework], pool: PoolId, device: int) -> base.PoolContents | None:
-    """Return what these frameworks together have in a pool; None if one of them does not tell."""
+    """Return what these frameworks together have in a pool; None if one of them does not report."""
     from .records import PoolContents
 
     found = [_ask(each, "pool_contents", _contents, pool, device) for each in frameworks]

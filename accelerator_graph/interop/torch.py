@@ -17,16 +17,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from .._interpreter import process
-from ..backends.base import Backend, CaptureMode, Lends
+from ..backends.base import AnyBackend, Backend, CaptureMode, Lends
 from ..errors import CaptureError, DriverError
 from . import base
 from .base import FrameworkRecorder, Inspectable, PoolId, Undo
-
-if TYPE_CHECKING:
-    from ..backends.base import AnyBackend
 
 _DLPACK_CUDA = 2
 
@@ -473,13 +470,13 @@ class TorchRecorder(FrameworkRecorder):
 def decides_itself(kind: Any) -> bool:
     """Return True if generators join a capture automatically and replays run hooks, as since torch 2.14.
 
-    torch does not tell which generators have joined, so every replay must go through torch.
+    torch does not report which generators have joined, so every replay must go through torch.
     """
     return not hasattr(kind, "register_generator_state") or hasattr(kind, "register_replay_start_hook")
 
 
 def offsets(generators: list[Any]) -> list[int] | None:
-    """Return the offsets of generators; None if torch does not tell them now."""
+    """Return the offsets of generators; None if torch does not report them now."""
     try:
         return [generator.get_offset() for generator in generators]
     except RuntimeError:  # not permitted during a capture

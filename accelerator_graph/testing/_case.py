@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from unittest import SkipTest
 from unittest.mock import patch
 from weakref import WeakSet
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import (
+    AnyBackend,
     Backend,
     Capability,
     CaptureStatus,
@@ -44,9 +45,6 @@ from ._tools import (
     raises,
 )
 from ._work import A, B, Work, applied
-
-if TYPE_CHECKING:
-    from accelerator_graph.backends.base import AnyBackend
 
 __all__ = ["Case", "Number", "applied", "expect", "folder", "is_same", "lacks", "needs", "only_if", "raises"]
 

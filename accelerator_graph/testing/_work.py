@@ -28,8 +28,11 @@ class Work(ABC):
     nodes_per_piece: ClassVar[int | None] = 1
     """How many nodes one `enqueue` adds to a graph; None if that varies."""
 
+    exhausts_memory: ClassVar[bool] = False
+    """True if `exhausted` takes away memory: what is refused then has the reason ``"out_of_memory"``."""
+
     kernel_name: str = ""
-    """What `Backend.nodes` has in the name of a node of `enqueue`; empty if the runtime does not tell."""
+    """What `Backend.nodes` has in the name of a node of `enqueue`; empty if the runtime does not report."""
 
     @abstractmethod
     def new(self) -> Any:

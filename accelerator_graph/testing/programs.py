@@ -87,7 +87,7 @@ def check_programs(work: Work, examples: int = 100, seed: int = 0) -> None:
     work : Work
         The backend's memory and work; its `backend` says which one is meant.
     examples : int
-        How many programs, unless ``ACCELERATOR_GRAPH_PROGRAMS`` says so.
+        How many programs; ``ACCELERATOR_GRAPH_PROGRAMS`` overrides it.
     seed : int
         Chooses the programs, unless ``ACCELERATOR_GRAPH_PROGRAMS_SEED`` does.
 

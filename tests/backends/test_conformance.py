@@ -42,6 +42,8 @@ class TestCuda(BackendConformance):
         from accelerator_graph.testing.works.cuda import CudaWork
 
         class SoftwareCudaWork(CudaWork):
+            exhausts_memory = True
+
             def exhausted(self, after: int = 0) -> AbstractContextManager[object]:
                 return without_memory(after)
 

@@ -7,6 +7,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import capture_table
 from core.test_interrupts import Interrupter, framework  # noqa: F401
+from lanes import sample
 
 CELL = bytearray(1)
 
@@ -48,9 +49,8 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_one_change_at_a_time(change, inside):
     stream, beside = (ag.Stream(backend="cpu") for _ in range(2))
-    at, refused = 0, 0
-    while True:
-        at += 1
+    refused = 0
+    for at in sample("lines"):
         graph, other = captured(stream, 1), captured(stream, 2)
         graph.instantiate()
         bound = graph.bind(beside)
@@ -92,9 +92,8 @@ def test_a_change_in_the_middle_of_the_first_import(monkeypatch):
         "clone": lambda graph, other: graph.clone(),
         "update": CHANGES["update"],
     }
-    stream, refused, at = ag.Stream(backend="cpu"), 0, 0
-    while True:
-        at += 2
+    stream, refused = ag.Stream(backend="cpu"), 0
+    for at in sample("lines"):
         for name in ("update", "node_changes"):
             monkeypatch.delitem(sys.modules, f"accelerator_graph._core.{name}", raising=False)
         graphs = [captured(stream, value) for value in (1, 2, 3, 4)]

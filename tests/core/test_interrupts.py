@@ -6,6 +6,7 @@ import linecache
 import os
 import signal
 import sys
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._core import capture_table
 from accelerator_graph.interop.base import Framework
+from lanes import sample
 
 from . import random_signals
 
@@ -132,7 +134,7 @@ def attempt(way, body, at, pool, error=KeyboardInterrupt):
 def test_an_interrupt_at_any_line_leaves_no_trace(way, body, error):
     lines = attempt(way, body, 0, ag.graph_pool_handle())[3].lines
     assert lines > 50
-    for at in range(1, lines + 1):
+    for at in sample("lines", lines):
         pool = ag.graph_pool_handle()
         graph, stream, log, interrupter = attempt(way, body, at, pool, error)
         where = f"interrupted at line {at} of {lines}, {interrupter.where}"
@@ -190,6 +192,28 @@ def test_a_stack_that_is_full_leaves_no_trace(way, body, monkeypatch):
     assert graph.state == ("ready" if body is body_passes else "empty")
 
 
+OTHER = bytearray(1)
+"""What other work than the graph's writes."""
+
+
+def capture(stream, **options):
+    with ag.Graph(stream=stream, **options), ag.label("part"):
+        stream.fill(OTHER, 1)
+
+
+def graphed(graph, stream, file):
+    with stream:
+        ag.graphed(lambda array: ag.current_stream().fill(array, 1), warmup=0)(OTHER)
+
+
+def timed(graph, stream, file):
+    events = [stream.record(timing=True) for _ in range(2)]
+    stream.wait(events[0])
+    events[1].synchronize()
+    assert events[1].query()
+    events[0].elapsed_time(events[1])
+
+
 CALLS = {
     "instantiate": lambda graph, stream, file: graph.instantiate(),
     "replay": lambda graph, stream, file: graph.replay(),
@@ -202,7 +226,18 @@ CALLS = {
     "watch": lambda graph, stream, file: graph.watch(stream),
     "debug_dump": lambda graph, stream, file: graph.debug_dump(file),
     "set_node": lambda graph, stream, file: graph.set_node(0, value=2),
-    "record": lambda graph, stream, file: stream.record(timing=True),
+    "set_nodes": lambda graph, stream, file: graph.set_nodes({0: {"value": 2}}),
+    "bound": lambda graph, stream, file: graph.bind()(),
+    "fingerprint": lambda graph, stream, file: graph.fingerprint(),
+    "memory_report": lambda graph, stream, file: ag.memory_report(),
+    "progress": lambda graph, stream, file: capture(stream, observe=ag.progress()),
+    "ownership": lambda graph, stream, file: capture(stream, observe=ag.ownership()),
+    "graphed": graphed,
+    "events": timed,
+    "fill": lambda graph, stream, file: stream.fill(OTHER, 1),
+    "copy": lambda graph, stream, file: stream.copy(OTHER, bytes(1)),
+    "query": lambda graph, stream, file: stream.query(),
+    "synchronize": lambda graph, stream, file: stream.synchronize(),
     "wait": lambda graph, stream, file: ag.Stream(like=stream).wait(stream),
     "launch": lambda graph, stream, file: stream.launch(int),
     "close": lambda graph, stream, file: ag.Stream(like=stream).close(),
@@ -211,9 +246,9 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_path):
-    at, where, cell = 0, "begin", bytearray(1)
-    while where:
-        at, log, stream = at + 1, [], ag.Stream(backend="cpu")
+    cell = bytearray(1)
+    for at in sample("lines"):
+        log, stream = [], ag.Stream(backend="cpu")
         with ag.Graph(keep_graph=True, stream=stream) as graph:
             stream.fill(cell, 1)
             with ag.label("part"):
@@ -226,8 +261,11 @@ def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_
             pass
         finally:
             sys.settrace(None)
-        where = interrupter.where
+        if not (where := interrupter.where):
+            break
         assert not capture_table.live, where
+        assert not capture_table.thread.graphs, where
+        assert ag.current_stream(required=False) is None, where
         assert gc.isenabled(), where
         stream.synchronize()
         log.clear()
@@ -240,6 +278,22 @@ def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_
         assert log == [1, 1], where
         graph.reset()
     assert at > 20
+
+
+def test_verify_puts_back_what_a_run_writes_after_its_interrupt():
+    def step():
+        stream = ag.current_stream()
+        stream.launch(time.sleep, 0.05)
+        stream.fill(OTHER, 1)
+        raise KeyboardInterrupt
+
+    OTHER[0] = 0
+    with ag.Stream(backend="cpu") as stream:
+        with pytest.raises(KeyboardInterrupt):
+            ag.verify(step, state=[OTHER])
+        time.sleep(0.2)
+        stream.synchronize()
+    assert OTHER[0] == 0
 
 
 def test_by_hand_reset_recovers():

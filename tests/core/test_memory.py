@@ -66,8 +66,8 @@ def test_an_executable_is_measured_when_it_is_made(stream, free):
     ("answers", "why"),
     [
         ([700, 900], "another thread or program freed memory while this was measured"),
-        ([None, 900], "backend 'cpu' does not tell how much memory is free"),
-        ([900, None], "backend 'cpu' does not tell how much memory is free"),
+        ([None, 900], "backend 'cpu' does not report how much memory is free"),
+        ([900, None], "backend 'cpu' does not report how much memory is free"),
     ],
 )
 def test_what_can_not_be_measured_is_none_and_says_why(stream, free, answers, why):
@@ -243,8 +243,8 @@ def test_a_graph_with_two_pools_has_what_is_in_both(stream, monkeypatch, of_id, 
         ((100, 130), (30, "")),
         ((100, 100), (0, "")),
         ((130, 100), (None, "another thread or program freed memory while this was measured")),
-        ((None, 100), (None, "the C library does not tell how much memory is in use")),
-        ((100, None), (None, "the C library does not tell how much memory is in use")),
+        ((None, 100), (None, "the C library does not report how much memory is in use")),
+        ((100, None), (None, "the C library does not report how much memory is in use")),
     ],
 )
 def test_the_heap_grows_by_what_the_host_has_taken(stream, free, monkeypatch, heap, host):

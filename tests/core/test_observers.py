@@ -123,7 +123,7 @@ def test_a_capture_that_nobody_observes_calls_none(stream):
     assert [each for each in seen if each.startswith(tools) or each.endswith(("notify", "_observe"))] == []
 
 
-@pytest.mark.parametrize("method", ["begin", "begun", "border", "end", "succeeded"])
+@pytest.mark.parametrize("method", ["begin", "begun", "border", "stop", "end", "succeeded"])
 def test_an_exception_leaves_no_trace(stream, method):
     class Fails(Log):
         def begin(self, capture):

@@ -182,7 +182,7 @@ def test_times_of_some_runs_only_are_no_times(stream, monkeypatch, run):
     assert len(runs) == 2 + WARM_UP
     assert len(profile.times) == 2
     assert bool(profile.labels) == (run < WARM_UP)
-    why = "No times by label: the runtime does not tell the times of events inside a graph."
+    why = "No times by label: the runtime does not report the times of events inside a graph."
     assert (why in profile.notes) == (run >= WARM_UP)
 
 
@@ -217,7 +217,7 @@ def test_it_says_why_there_are_no_times_by_label(stream, monkeypatch):
         assert "allocates memory" in why(captured())
     with monkeypatch.context() as patch:
         patch.setattr(CpuBackend, "elapsed_time", wrong_in_graphs(CpuBackend.elapsed_time))
-        assert "does not tell the times of events inside a graph" in why(captured())
+        assert "does not report the times of events inside a graph" in why(captured())
     with monkeypatch.context() as patch:
         patch.setattr(CpuBackend, "capabilities", lambda self, device: {"events", "timing", "nodes"})
         assert "backend 'cpu' can't record events inside a copy of a graph" in why(captured())

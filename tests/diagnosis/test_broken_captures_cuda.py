@@ -25,7 +25,7 @@ from diagnosis.native import starter
 from diagnosis.planted import asked_while, broken_by, library, marked, named, named_after_work
 
 with_names = sys.version_info >= (3, 12)
-"""Before, the interpreter does not tell of calls that Cython has made, and names are read from the source."""
+"""Before, the interpreter does not report calls that Cython makes, and names are read from the source."""
 
 
 class Scene:
@@ -198,7 +198,7 @@ def test_the_fork_that_is_not_joined_is_named(scene):
     assert "let the captured stream wait for it after its last work" in str(error)
 
 
-@pytest.mark.skipif(not with_names, reason="the interpreter does not tell of calls that Cython has made")
+@pytest.mark.skipif(not with_names, reason="the interpreter does not report calls that Cython makes")
 def test_a_fork_through_the_binding_is_named(scene):
     def forks():
         call(driver.cuEventRecord, scene.event, scene.stream)
@@ -339,7 +339,7 @@ def diagnosed_at_once(scene, stream):
     return ag.diagnose(all=True), scene.graphs[-1]
 
 
-@pytest.mark.skipif(not with_names, reason="the interpreter does not tell of calls that Cython has made")
+@pytest.mark.skipif(not with_names, reason="the interpreter does not report calls that Cython makes")
 def test_every_call_is_named_in_one_run(scene):
     switch, graph = diagnosed_at_once(scene, scene.other)
     scene.stream, scene.other = scene.other, scene.stream

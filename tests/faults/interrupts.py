@@ -1,163 +1,165 @@
-"""A KeyboardInterrupt, or what else a signal handler raises, at any moment of a capture."""
+"""A KeyboardInterrupt, or what else a signal handler raises, at any moment of every operation."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import ownership
+from accelerator_graph._core import ownership, pools
 from core import random_signals
-from core.test_interrupts import HandlerRaised, by_hand, with_graph, with_side_stream
-from lanes import step
+from lanes import sample, step
 
 from . import figures
-from .bench import MODE, accounts, capture_mode, leaked, no_capture, released
+from .bench import MODE, A, Bench, accounts, capture_mode, found, leaked, no_capture, released
+from .calls import no_phase
 from .every_call import clear
 from .moments import Interrupter
+from .operation import Operation
+from .operations import OPERATIONS
 from .vendor import BACKEND, vendor
 
 ELSEWHERE = vendor.elsewhere()
-MEMORY = vendor.memory(4)
-STEP = step("moments")
-FIRST = {KeyboardInterrupt: 1, HandlerRaised: 1 + STEP // 2}
-"""The first moment, by the exception: in a plain run each strikes at other moments than the other."""
 
 
-def body_passes(stream, log):
-    stream.fill(MEMORY, 1)
+class HandlerRaised(Exception):
+    """What a signal handler may raise instead, a time limit for example."""
 
 
-def body_raises(stream, log):
-    stream.fill(MEMORY, 1)
-    raise LookupError
+def time_is_up(*_: object) -> None:
+    raise HandlerRaised
 
 
-def body_invalidates(stream, log):
-    stream.fill(MEMORY, 1)
-    stream.synchronize()
-
-
-BODIES = (body_passes, body_raises, body_invalidates)
+HANDLERS = (signal.default_int_handler, time_is_up)
 
 
 @pytest.fixture(autouse=True)
-def thread():
+def thread() -> Iterator[None]:
     vendor.go_to(ELSEWHERE)
     before = vendor.exchange(MODE)
+    handler = signal.signal(signal.SIGTERM, time_is_up)
     yield
+    signal.signal(signal.SIGTERM, handler)
     vendor.go_to(vendor.HOME)
     vendor.exchange(before)
 
 
-def attempt(way, body, at, pool, error):
-    """Capture with an interrupt at the given moment; return what became of it."""
-    stream = ag.Stream(0, backend=BACKEND)
-    graph = ag.Graph(pool=pool)
-    interrupter = Interrupter(at, error, vendor.WATCHED)
-    with stream:
-        before = sys.gettrace()
-        try:
-            sys.settrace(interrupter)
-            way(graph, stream, body, None)
-        except (KeyboardInterrupt, HandlerRaised, LookupError, ag.CaptureError, ag.DriverError):
-            pass
-        finally:
-            sys.settrace(before)
-        assert ag.current_stream() is stream
-    return graph, stream, interrupter
+def interrupted(work: Callable[[], object], at: int) -> tuple[str, BaseException | None]:
+    """Do work with a signal at the given moment; return where that was, and what was raised."""
+    error: BaseException | None = None
+    interrupter = Interrupter(at, HANDLERS[at // step("moments") % 2], vendor.WATCHED)
+    before = sys.gettrace()
+    try:
+        sys.settrace(interrupter)
+        work()
+    except BaseException as raised:
+        error = raised.with_traceback(None)
+    finally:
+        sys.settrace(before)
+    return interrupter.where, error
 
 
-def check(graph, stream, pool):
-    """Find no trace of the capture, and capture again."""
-    no_capture()
-    assert graph.state in ("empty", "ready")
-    assert vendor.place() == ELSEWHERE, f"the {vendor.PLACE}"
-    assert capture_mode() == int(MODE), "the capture mode"
-    graph.reset()
-    with stream, graph:
-        stream.fill(MEMORY, 2)
-    MEMORY[:] = bytes(4)
-    graph.replay()
-    stream.synchronize()
-    assert bytes(MEMORY) == bytes([2] * 4)
-    other = ag.Graph(pool=pool)
-    with stream, other:
-        stream.fill(MEMORY, 3)
-    figures.states_checked += 1
-
-
-def every_moment(way, body, error):
-    """Interrupt at moments of a capture; reset what was captured by hand, and return what is wrong then.
-
-    One object may be left: that which the driver has just made, or which was about to be destroyed.
-    """
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_an_interrupt_at_any_moment_leaves_no_trace(operation: Operation) -> None:
     problems = []
-    attempt(way, body, 0, ag.graph_pool_handle(), error)
-    for at in count(FIRST[error], STEP):
-        pool, before = ag.graph_pool_handle(), released()
-        graph, stream, interrupter = attempt(way, body, at, pool, error)
-        if not interrupter.where:
+    for at in sample("moments"):
+        vendor.go_to(ELSEWHERE)
+        where, problem = strike(operation, at)
+        if not where:
             break
-        problem = ""
-        try:
-            if way is by_hand:
-                graph.reset()
-            check(graph, stream, pool)
-        except Exception as found:
-            problem = str(found)
-            clear(ELSEWHERE)
-        graph = stream = None
-        left = leaked(before)
-        left.pop("nodes", None)
-        figures.left_by_interrupts += sum(left.values()) == 1
-        if problem or sum(left.values()) > 1:
-            problems.append(f"at {interrupter.where}: {problem or left}")
-    assert at > 60
-    return problems
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, HandlerRaised])
-@pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("way", [with_graph, with_side_stream, by_hand])
-def test_an_interrupt_at_any_moment_leaves_no_trace(way, body, error):
-    problems = [each for each in every_moment(way, body, error) if vendor.NOT_COVERED not in each]
+        if problem and vendor.NOT_COVERED not in (problem := f"at {where}: {problem}"):
+            problems.append(problem)
     assert not problems, "\n".join(problems)
+
+
+def strike(operation: Operation, at: int) -> tuple[str, str]:
+    """Interrupt an operation at a moment; return where that was, and what is wrong then.
+
+    What a call has just made may be left, or one object that was about to be destroyed.
+    """
+    live, misused, ids = released(), (accounts.stale_handles, accounts.unknown_calls), set(pools._pools)
+    bench = Bench(**operation.options)
+    operation.prepare(bench)
+    ownership.drain()
+    place = vendor.place()
+    where, error = interrupted(lambda: operation.run(bench, no_phase), at)
+    problem, code = "", 0
+    if where:
+        try:
+            assert reaches_the_caller(error), f"{error!r} was raised instead"
+            assert vendor.place() == place, f"the {vendor.PLACE}"
+            assert capture_mode() == int(MODE), "the capture mode"
+            check(operation, bench, error)
+            if bench.graph is None or bench.graph.state == "empty":
+                ownership.drain()  # as the next call does
+                assert set(pools._pools) == ids, "a pool was not given back"
+            bench.usable()
+            assert (accounts.stale_handles, accounts.unknown_calls) == misused, "a stale handle"
+        except Exception as wrong:
+            problem, code = str(wrong) or repr(wrong), getattr(wrong, "code", 0)
+            clear(ELSEWHERE)
+            vendor.end_all(bench.stream.native, bench.fork.native)
+    error = bench = None  # type: ignore[assignment]
+    vendor.quiesce()
+    found()
+    left = leaked(live)
+    left.pop("nodes", None)
+    figures.states_checked += 1
+    figures.left_by_interrupts += sum(left.values()) == 1
+    if left and code and code == operation.consequence:
+        problem = ""
+    return where, problem or ("" if sum(left.values()) <= operation.made else f"leaked {left}")
+
+
+def reaches_the_caller(error: BaseException | None) -> bool:
+    """Return True if what the handler has raised did, or is the cause of a broken capture that did."""
+    if isinstance(error, ag.CaptureError):
+        error = error.__cause__
+    return isinstance(error, (KeyboardInterrupt, HandlerRaised))
+
+
+def check(operation: Operation, bench: Bench, error: BaseException | None) -> None:
+    """Find that an operation was done or not."""
+    if bench.graph is not None and bench.graph.state == "capturing":  # by hand
+        bench.graph.reset()
+    no_capture()
+    if bench.graph is not None:
+        assert bench.graph.state in states(operation), "the graph's state"
+    try:
+        operation.check(bench, error)
+    except AssertionError:
+        operation.check(bench, None)
+
+
+def states(operation: Operation) -> set[str]:
+    """Return the states in which an operation that is interrupted may leave the graph."""
+    failed = {operation.failed} if isinstance(operation.failed, str) else {"captured", "empty", "ready"}
+    return {operation.done, *failed, *operation.interrupted}
+
+
+# ---- what is due to be destroyed ----------------------------------------------------------------
 
 
 def used() -> None:
     """Make one object of each kind, which nobody holds afterwards."""
     stream = ag.Stream(0, backend=BACKEND)
     with stream, ag.Graph(keep_graph=True) as graph:
-        stream.fill(MEMORY, 1)
+        stream.fill(A, 1)
     graph.replay()
     stream.synchronize()
     stream.record()
 
 
-def interrupted_drain(at):
-    """Destroy what is due with an interrupt at the given moment; return where that was."""
-    interrupter = Interrupter(at, KeyboardInterrupt, vendor.WATCHED)
-    before = sys.gettrace()
-    try:
-        sys.settrace(interrupter)
-        ownership.drain()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(before)
-    return interrupter.where
-
-
-def test_after_an_interrupt_at_any_moment_of_a_destruction_all_is_destroyed_once():
+def test_after_an_interrupt_at_any_moment_of_a_destruction_all_is_destroyed_once() -> None:
     problems = []
     for at in count(1):
         before, stale = released(), accounts.stale_handles
         used()
-        where = interrupted_drain(at)
+        where, _ = interrupted(ownership.drain, at)
         if not where:
             break
         try:
@@ -166,8 +168,8 @@ def test_after_an_interrupt_at_any_moment_of_a_destruction_all_is_destroyed_once
             assert vendor.place() == ELSEWHERE, f"the {vendor.PLACE}"
             assert capture_mode() == int(MODE), "the capture mode"
             figures.states_checked += 1
-        except AssertionError as found:
-            problems.append(f"at {where}: {found}")
+        except AssertionError as wrong:
+            problems.append(f"at {where}: {wrong}")
             clear(ELSEWHERE)
     assert at > 60
     problems = [each for each in problems if vendor.NOT_COVERED not in each]
@@ -175,12 +177,12 @@ def test_after_an_interrupt_at_any_moment_of_a_destruction_all_is_destroyed_once
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
-def test_real_signals_at_random_moments_leave_no_trace():
-    def capture():
+def test_real_signals_at_random_moments_leave_no_trace() -> None:
+    def capture() -> None:
         with graph:
-            stream.fill(MEMORY, 1)
+            stream.fill(A, 1)
 
-    def look():
+    def look() -> None:
         graph.reset()
         no_capture()
         assert vendor.place() == ELSEWHERE
@@ -190,4 +192,5 @@ def test_real_signals_at_random_moments_leave_no_trace():
     stream = ag.Stream(0, backend=BACKEND)
     graph = ag.Graph(stream=stream)
     random_signals.interrupt(capture, look, rounds=1000)
-    check(graph, stream, ag.graph_pool_handle())
+    bench = Bench()
+    bench.usable()

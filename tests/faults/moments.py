@@ -1,4 +1,4 @@
-"""An interrupt at exactly those moments at which Python hands signals to their handlers."""
+"""A signal handler that is called at exactly those moments at which Python calls one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import enum
 import inspect
 import linecache
 import os
+import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -21,14 +23,19 @@ WATCHED = (OURS, contextlib.__file__, enum.__file__)
 
 
 class Interrupter:
-    """Raises at the n-th moment at which a signal could be handled in the library's code, on this thread.
+    """Calls a signal handler at the n-th moment at which it could be in the library's code, on this thread.
 
     To be given to `sys.settrace`. It has struck if `where` says so. `also` are files of a binding in Python.
     """
 
-    def __init__(self, at: int, error: type[BaseException], also: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        at: int,
+        handler: Callable[[int, FrameType], object] = signal.default_int_handler,
+        also: tuple[str, ...] = (),
+    ) -> None:
         self.at = at
-        self.error = error
+        self.handler = handler
         self.moments = 0
         self.where = ""
         self._watched = (*WATCHED, *also)
@@ -64,7 +71,7 @@ class Interrupter:
         if self.moments == self.at:
             frame.f_trace_opcodes = False
             self.where = self._place(frame)
-            raise self.error
+            self.handler(signal.SIGINT, frame)
 
     def _place(self, frame: FrameType) -> str:
         """Name the functions from the library's own line inwards."""

@@ -34,8 +34,12 @@ class Operation:
         What it raises when no call fails.
     done, failed : str
         The graph's state when no call fails, and when one does.
+    interrupted : tuple of str
+        Other states in which an interrupt may leave the graph.
     ignores : set of str
         Functions whose failure it goes without.
+    made : int
+        How many objects a call of the backend makes, which an interrupt may lose before the library has them.
     consequence : int
         The code that the driver may answer after what should have been destroyed was not.
     check : callable, optional
@@ -49,8 +53,10 @@ class Operation:
     ends: type[Exception] | None = None
     done: str = "empty"
     failed: str | States = "empty"
+    interrupted: tuple[str, ...] = ()
     ignores: frozenset[str] = frozenset()
     check: Callable[[Bench, Exception | None], object] = nothing
+    made: int = 1
     consequence: int = 0
 
     def state(self, failed: Call | None) -> str:

@@ -235,7 +235,7 @@ BUGS = {
     ),
     "a capture that an interrupt follows is left open": Bug(
         lambda: replace(room("capture"), "abandon", do_nothing),
-        *("interrupts", "any_moment and with_graph and body_passes and KeyboardInterrupt"),
+        *("interrupts", "any_moment and capture-with-passes"),
         "at .*: a capture was left open",
     ),
     "the capture of a thread that died is left open": Bug(

@@ -773,7 +773,7 @@ def test_a_backend_that_does_not_tell_parameters(device, monkeypatch):
 def test_a_framework_that_does_not_tell_its_pool(monkeypatch):
     monkeypatch.setattr(fakes.Fake, "pool_contents", lambda self, pool, device: None, raising=False)
     f = bound(lambda x: x * 2)
-    with pytest.warns(RuntimeWarning, match="does not tell what memory the pool"):
+    with pytest.warns(RuntimeWarning, match="does not report what memory the pool"):
         f(tensor(1, 2))
 
 

@@ -141,7 +141,7 @@ def test_an_array_that_does_not_tell_its_memory(mode):
     f = graphed(function, mode)
     for i in range(4):
         assert f(tensor(i, 1), tensor(2, i)).tolist() == [i + 2, i + 1]
-    why = "the result or the function keeps an array that does not tell its memory"
+    why = "the result or the function keeps an array that does not report its memory"
     assert inputs_of(f) == (("node", why) if mode == "bind" else (mode, ""))
 
 

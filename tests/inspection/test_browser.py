@@ -187,7 +187,7 @@ def test_conditional_nodes_say_what_is_inside_or_that_it_is_not_told(opened):
     view = opened(to_html(described(nodes, [])))
     names = view.evaluate("page.shown().filter((item) => item.isGroup).map((item) => item.name)")
     assert names == ["inside node 0, then", "inside node 0, else"]
-    view.fill("#search", "not told by the driver")
+    view.fill("#search", "not reported by the driver")
     view.press("#search", "Enter")
     assert view.evaluate(CHOSEN) == "1"
     view.fill("#search", "0/1/0")

@@ -80,7 +80,7 @@ def test_a_value_of_another_type_is_refused_or_harmless(what: GraphDescription |
 def test_a_text_that_was_cut_off_is_refused(what: GraphDescription | MemoryReport | GraphMemory):
     text = what.to_json()
     for end in range(len(text)):
-        with pytest.raises(json.JSONDecodeError):
+        with pytest.raises(ValueError, match="the text is not JSON"):
             type(what).from_json(text[:end])
 
 

@@ -143,16 +143,16 @@ def test_the_table_with_conditional_nodes():
     found = ag.GraphDescription.of("cuda", 0, (nodes, [GraphEdge(0, 1), GraphEdge(1, 2)]))
     assert str(found).splitlines() == [
         "graph of cuda, device 0: 3 nodes and 3 inside them (3 conditional, 3 memset), 2 dependencies",
-        "     kind         what                                       after",
-        "0    conditional  while                                      -",
+        "     kind         what                                         after",
+        "0    conditional  while                                        -",
         "  inside node 0:",
-        "  0  memset       4 B = 1                                    -",
+        "  0  memset       4 B = 1                                      -",
         "1    conditional  if",
         "  inside node 1, then:",
-        "  0  memset       4 B = 2                                    -",
+        "  0  memset       4 B = 2                                      -",
         "  inside node 1, else:",
-        "  0  memset       4 B = 3                                    -",
-        "2    conditional  (the driver does not tell what is inside)",
+        "  0  memset       4 B = 3                                      -",
+        "2    conditional  (the driver does not report what is inside)",
     ]
 
 

@@ -134,7 +134,7 @@ def test_a_framework_that_does_not_tell(cupy, monkeypatch):
     captured(g, lambda: filled(cupy))
     memory = g.memory()
     assert memory.pool.held.nbytes is memory.pool.used.nbytes is memory.touched.nbytes is None
-    assert memory.pool.held.note == "a framework that takes part in captures does not tell what it has"
+    assert memory.pool.held.note == "a framework that takes part in captures does not report what it has"
 
 
 def test_a_framework_that_fails_is_left_out(cupy, monkeypatch):

@@ -650,6 +650,7 @@ class ListsWork(HostWork):
     """Memory and kernels of a device, which only its queues reach."""
 
     device = 0
+    exhausts_memory = True
     kernel_name = "device_step"
 
     def on(self, device: int) -> ListsWork:

@@ -23,6 +23,7 @@ from accelerator_graph.backends.base import (
     ReadsGraphs,
     TimesEvents,
 )
+from accelerator_graph.backends.recording import Run, Runs
 from accelerator_graph.errors import CaptureError, DriverError
 
 PATIENCE = 20
@@ -121,7 +122,37 @@ class Event:
 class Executable:
     def __init__(self, entries: list[Entry]) -> None:
         self.entries = entries
+        self.runs = Runs()
         self.last: Latch | None = None
+
+
+class OneRun(Run):
+    """Put on its queue once or twice: a signal handler may come in the middle, and only the first counts."""
+
+    def __init__(self, backend: Explicit, entries: list[Entry], stream: Queue) -> None:
+        super().__init__(())
+        self.backend = backend
+        self.entries = entries
+        self.stream = stream
+        self.done = Latch()
+        self.before: Latch | None = None
+        self.is_put = self.begun = False
+
+    def follow(self, previous: OneRun | None) -> None:
+        self.before = previous and previous.done
+
+    @property
+    def is_submitted(self) -> bool:
+        return self.is_put
+
+    def submit(self) -> None:
+        self.stream.put(self.begin)
+        self.is_put = True
+
+    def begin(self) -> None:
+        if not self.begun:
+            self.begun = True
+            self.backend.run(self.entries, self.before, self.done)
 
 
 class Explicit(TimesEvents, Enqueues, ReadsGraphs):
@@ -265,9 +296,9 @@ class Explicit(TimesEvents, Enqueues, ReadsGraphs):
     def replay(self, executable: Executable, stream: Queue) -> None:
         if stream.recording is not None:
             raise CaptureError("a replay can't be recorded.", reason="illegal_call")
-        before, done = executable.last, Latch()
-        stream.put(partial(self.run, executable.entries, before, done))
-        executable.last = done
+        run = OneRun(self, executable.entries, stream)
+        executable.runs.enqueue(run)
+        executable.last = run.done
 
     def run(self, entries: list[Entry], before: Latch | None, done: Latch) -> None:
         if before is not None:

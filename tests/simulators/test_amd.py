@@ -68,7 +68,7 @@ MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
     "backend 'hip' has ",
     "backend 'hip' lets the library serialise replays",
     "backend 'hip' does not change ",
-    "backend 'hip' does not tell all parameters of nodes",
+    "backend 'hip' does not report all parameters of nodes",
     "progress(): backend 'hip' has no memory of the host that a graph can write",  # 6.4
     "expected to fail: AMD's runtime",
     *(f"{how}HIP {version} answers" for how in ("", "that is how ") for version in VERSIONS),

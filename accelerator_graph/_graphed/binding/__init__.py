@@ -40,7 +40,7 @@ def bind(
     found = bindables(inputs, kept)
     if not found and bindables(inputs, ()):
         if any(extent(each) is None for each in kept):
-            raise NotFollowing("the result or the function keeps an array that does not tell its memory")
+            raise NotFollowing("the result or the function keeps an array that does not report its memory")
         raise NotFollowing("the result or the function keeps a part of every dense argument")
     return bound_inputs(graph, inputs, found, outputs, stream, capture)
 

@@ -158,7 +158,7 @@ def _own_memory(graph: Graph, nodes: Sequence[NodeParameters]) -> list[tuple[int
     runner = graph._runner_for("memory()")
     contents = pool_contents(runner.home, runner.lease)
     if contents is None:
-        raise NotFollowing("a framework does not tell what memory the pool of the graph has")
+        raise NotFollowing("a framework does not report what memory the pool of the graph has")
     found = [(each.address, each.address + each.nbytes) for each in contents.segments]
     for node in nodes:
         if node.kind == "mem_alloc" and node.blocks and isinstance(node.rest, int):

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class GraphNode(NamedTuple):
-    """One node of a graph. What its kind does not have, or the vendor does not tell, is None."""
+    """One node of a graph. What its kind does not have, or the vendor does not report, is None."""
 
     id: int
     """Its index in the list of nodes, in which each comes after those that it depends on."""
@@ -30,7 +30,7 @@ class GraphNode(NamedTuple):
     """How many bytes are written, copied or allocated; of a fill, what each element is set to."""
     bodies: tuple[GraphContents, ...] = ()
     """Of a child graph or a conditional node: what is inside. A conditional node has at least one body: none
-    means that the vendor does not tell."""
+    means that the vendor does not report."""
     demangled: str = ""
     """The name as it is written in C++, if that differs. A description fills it in; a backend does not."""
     arguments: tuple[int, ...] | None = None
@@ -72,7 +72,7 @@ class DeviceMemory(NamedTuple):
     graphs_used: int | None = None
     graphs_reserved: int | None = None
     """What nodes that allocate have taken from the driver, and what the driver keeps for such nodes. Both are
-    of all graphs of this process on the device; None if the driver does not tell."""
+    of all graphs of this process on the device; None if the driver does not report."""
 
 
 class Misfit(NamedTuple):

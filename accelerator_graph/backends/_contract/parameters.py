@@ -19,7 +19,7 @@ class NodeParameters(NamedTuple):
     blocks: tuple[bytes, ...] | None = ()
     """Of a kernel: its parameters in order, or one block that holds all. Of a copy: the addresses of target
     and source. Of a fill: the address of its target, and the value. Of an allocation or a release: the
-    address. Addresses have 8 bytes, the lowest first. None if the vendor does not tell all parameters."""
+    address. Addresses have 8 bytes, the lowest first. None if the vendor does not report all parameters."""
     rest: Hashable = None
     """What else the node consists of: a kernel's function and geometry, the size of a copy, ... Nodes with
     the same `rest` differ in their blocks at most."""

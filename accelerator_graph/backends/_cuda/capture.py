@@ -96,7 +96,7 @@ def node_count(driver: Driver, graph: Any) -> int:
 
 
 def _is_capturing(driver: Driver, capture: Capture) -> bool:
-    """Return True if the stream is capturing, or the driver does not tell."""
+    """Return True if the stream is capturing, or the driver does not report."""
     with suppress(AcceleratorGraphError), driver.current(capture.context):
         status = driver.call("cuStreamIsCapturing", capture.handle)
         return int(status) != 0  # CU_STREAM_CAPTURE_STATUS_NONE

@@ -244,7 +244,7 @@ class Driver:
             self.answered(function, number)
 
     def address(self, function: str, version: int) -> int:
-        """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
+        """Return the address of a function as CUDA `version` has it; 0 if the driver does not report it."""
         code, *found = self.answer("cuGetProcAddress", function.encode(), version, 0)
         return int(found[0] or 0) if code is self.success and found else 0
 

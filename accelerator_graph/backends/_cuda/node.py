@@ -152,7 +152,7 @@ class Node:
         return self.driver.call(self.call, self.handle)
 
     def listed(self, index: int, *, settable: bool) -> GraphNode:
-        """Return the node for a list of nodes; without parameters where the driver does not tell them."""
+        """Return the node for a list of nodes; without parameters where the driver does not report them."""
         plain = GraphNode(index, self.kind)
         try:
             node = self.describe(plain)

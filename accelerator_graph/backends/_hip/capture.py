@@ -150,7 +150,7 @@ def _end_and_destroy(driver: Driver, capture: Capture) -> None:
 
 
 def _status(driver: Driver, capture: Capture) -> int:
-    """Return the status of the stream; active if the runtime does not tell."""
+    """Return the status of the stream; active if the runtime does not report."""
     with suppress(AcceleratorGraphError), driver.current(capture.device):
         status: int = driver.call("hipStreamIsCapturing", capture.handle)
         return status

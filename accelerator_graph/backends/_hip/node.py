@@ -120,7 +120,7 @@ def kind_of(driver: Driver, node: int) -> str:
 
 
 def _read(driver: Driver, index: int, handle: int) -> GraphNode:
-    """Return one node; without parameters where the runtime does not tell them."""
+    """Return one node; without parameters where the runtime does not report them."""
     node = GraphNode(index, kind_of(driver, handle))
     read = _READERS.get(node.kind)
     if read is None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from numbers import Integral, Real
 from threading import Lock, RLock, get_ident
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..._interpreter.outside import message_of, raises_again, text_of
 from ..._interpreter.process import after_fork
 from ...errors import BackendContractError, BackendError, BackendUnavailableError
 from .. import _contract as contract
-from ..base import Availability, Backend
-
-if TYPE_CHECKING:
-    from ..base import AnyBackend
+from ..base import AnyBackend, Availability, Backend
 
 _FORKED = (
     "it was opened before this process was forked, and its driver does not survive a fork; start the "

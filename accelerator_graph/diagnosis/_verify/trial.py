@@ -63,9 +63,12 @@ class Trial:
         """Leave references, `arrays` and random numbers as they were before the first run."""
         self.forget()
         self._python.put_back()
-        if arrays:
-            self._write(self._first, self._before)
         self._random.restore()
+        if arrays:
+            try:
+                wait(self.program.captured_on())  # an eager run that was interrupted may still write
+            finally:
+                self._write(self._first, self._before)
 
     def forget(self) -> None:
         """Assume that anybody may have changed the arrays."""

@@ -42,7 +42,7 @@ const Words = (() => {
     return { before: SIGNS[item.mark] || "", name: title(node, names), after };
   }
 
-  // Returns pairs of a word and what it is; what the graph does not tell is left out.
+  // Returns pairs of a word and what it is; what the graph does not report is left out.
   function facts(node, names) {
     const is = (value, shown) => (value == null ? "" : shown(value));
     return [
@@ -59,7 +59,7 @@ const Words = (() => {
       ["reads at", is(node.source, address)],
       [/memset|memcpy/.test(node.kind) ? "writes at" : "address", is(node.target, address)],
       ["state", node.enabled === false ? "disabled" : ""],
-      ["inside", node.kind === "conditional" && !node.bodies ? "not told by the driver" : ""],
+      ["inside", node.kind === "conditional" && !node.bodies ? "not reported by the driver" : ""],
       ["label", node.labels.map(place).join(" › ")],
       ["time", is(node.time, time)],
     ].filter(([, shown]) => shown !== "");

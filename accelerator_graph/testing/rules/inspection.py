@@ -398,7 +398,7 @@ class LabelRules(Case):
             for side in sides:
                 stream.wait(side)
         values = [node.value for node in graph.describe().nodes if node.value is not None]
-        self.skip_unless(bool(values), "does not tell what fills write")
+        self.skip_unless(bool(values), "does not report what fills write")
         assert values == [1, 2, 3, 4, 5, 6]
 
     @needs(Capability.PROGRESS)

@@ -384,7 +384,7 @@ class LeakRules(Case):
 
     def _leaves_nothing_when_refused(self, name: str, call: Callable[[], object], after: int) -> bool:
         """Check that a call leaves nothing if the runtime makes only so many objects; return if it raises."""
-        refused = list[str]()
+        refused = list[ag.errors.Reason]()
 
         def once() -> None:
             with self.used.exhausted(after) or nullcontext():
@@ -396,6 +396,8 @@ class LeakRules(Case):
             once()
         else:
             self._leaves_nothing(once, f"{name} with {after} objects")
+        if self.used.exhausts_memory:
+            assert set(refused) <= {"out_of_memory"}, f"{name}: without memory, the reason is {refused[0]!r}"
         return bool(refused)
 
     def _leaves_nothing(self, once: Callable[[], None], what: str = "") -> None:
@@ -412,7 +414,7 @@ class LeakRules(Case):
         """Do something several times; return what is alive then."""
         for _ in range(times):
             once()
-        self.synchronize()
+            self.synchronize()  # a runtime may release what a run needed in a call after its end
         self.collect()
         gc.collect()  # what the library has just destroyed
         return dict(self.used.live_objects() or {})

@@ -154,7 +154,7 @@ class MemberRules(Case):
         backend, stream = self.backend, self.stream()
         calls = backend.native_calls(stream.native)
         found = None if calls is None else calls.status_function()
-        self.skip_unless(found, "does not tell in C whether a stream captures")
+        self.skip_unless(found, "does not report in C whether a stream captures")
         assert isinstance(found, StatusFunction)
         prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
         functions = [prototype(address) for address in (found.alive, found.address) if address]

@@ -264,7 +264,7 @@ class AmountRules(Case):
         stream, source, target = self.stream(), self.used.buffer(8), self.used.buffer(8)
         parameters, nodes = self._parameters(stream, lambda: self._fill_and_copy(stream, source, target))
         found = addresses_in(parameters)
-        self.skip_unless(found is not None, "does not tell all parameters of nodes")
+        self.skip_unless(found is not None, "does not report all parameters of nodes")
         assert found is not None
         assert [each.kind for each in parameters] == [node.kind for node in nodes]
         for node, each in zip(nodes, parameters, strict=True):
@@ -286,7 +286,7 @@ class AmountRules(Case):
             self._fill_and_copy(home, source, target)
         alone, _ = self._parameters(home, lambda: self._fill_and_copy(home, source, target))
         parameters, nodes = self._parameters(stream, lambda: graph.replay(stream))
-        self.skip_unless(addresses_in(alone) is not None, "does not tell all parameters of nodes")
+        self.skip_unless(addresses_in(alone) is not None, "does not report all parameters of nodes")
         self.skip_unless(any(node.bodies for node in nodes), "does not list what a recorded replay runs")
         assert [each.inside for each in parameters] == [tuple(alone)]
 

@@ -281,6 +281,22 @@ class InterruptRules(Case):
 class NestedCallRules(Case):
     """A signal handler may call the backend in the middle of another call of the same thread."""
 
+    def test_replay_inside_a_replay_is_a_run_before_or_behind_it(self) -> None:
+        """A replay in the middle of one of the same executable is a whole run, before or behind the other."""
+        backend, stream, other, cell = self.backend, self.stream(), self.stream(), self.cell()
+        with self.executable(stream, cell, slow=True) as executable:
+            for where in (other, stream):
+                inner = partial(backend.replay, executable, where.native)
+                for outer in (
+                    partial(backend.replay, executable, stream.native),
+                    self.bound(executable, stream.native),
+                ):
+                    for interrupter in interrupters(backend, inner):
+                        before = self.read(cell)
+                        interrupter.run(outer)
+                        runs = 2 if interrupter.where else 1
+                        assert self.read(cell) == applied(runs, start=before), interrupter.where
+
     def test_calls_inside_calls_are_both_done(self) -> None:
         """In the middle of a call, each other call does what it does elsewhere: locks are re-entrant."""
         backend, stream, other, cells = self.backend, self.stream(), self.stream(), [self.cell(), self.cell()]

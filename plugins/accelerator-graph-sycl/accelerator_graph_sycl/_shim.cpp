@@ -162,7 +162,7 @@ int sycl_graph_nodes(Graph *graph, int *types, std::size_t *edges) {
   });
 }
 
-// Draw the graph in the DOT language. The runtime does not tell whether it could write the file.
+// Draw the graph in the DOT language. The runtime does not report whether it could write the file.
 int sycl_graph_print(Graph *graph, const char *path, int verbose) {
   return guarded([=] { graph->print_graph(std::string(path), verbose != 0); });
 }

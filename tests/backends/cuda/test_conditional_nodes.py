@@ -167,7 +167,7 @@ def test_a_description_says_what_is_inside_or_that_it_is_not_told(backend, strea
         assert "conditional  while" in said
         assert "inside node 0" in said
     else:
-        assert "the driver does not tell what is inside" in said
+        assert "the driver does not report what is inside" in said
     graph.reset()
 
 

@@ -151,10 +151,23 @@ static void add(char kind, word handle) {
     *place = (struct object){.handle = handle, .kind = kind};
 }
 
+/* Whether a graph is that of a capture, which belongs to the runtime until the capture ends. */
+static bool is_captured(word graph) {
+    for (size_t i = 0; i <= object_count; i++) {
+        if (i < object_count && objects[i].kind != 's') continue;
+        word stream = i < object_count ? objects[i].handle : PER_THREAD, number = 0, found = 0;
+        int status = 0;
+        int answer = real("hipStreamGetCaptureInfo_v2")(
+            stream, (word)&status, (word)&number, (word)&found, 0, 0, 0, 0, 0, 0, 0);
+        if (!answer && status && found == graph) return true;
+    }
+    return false;
+}
+
 static bool is_stale(char kind, word handle) {
     if (!strchr("segx", kind) || (kind == 's' && handle <= PER_THREAD)) return false;
     lock();
-    bool stale = !find(kind, handle);
+    bool stale = !find(kind, handle) && !(kind == 'g' && is_captured(handle));
     stale_handles += stale;
     unlock();
     return stale;

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from accelerator_graph.backends.base import Availability, GraphContents, Misfit
+from accelerator_graph.errors import driver_error
 from kit.command_lists import (
     PATIENCE,
     Command,
@@ -18,6 +20,7 @@ from kit.command_lists import (
     Graph,
     Lists,
     ListsWork,
+    OutOfObjects,
     Queue,
     Run,
     Stream,
@@ -81,6 +84,37 @@ class ReplaysUnderAPlainLock(CommandLists):
     def replay(self, executable: Executable, stream: Stream) -> None:
         with self.mutex:
             super().replay(executable, stream)
+
+
+class TwoSteps(Executable):
+    """A run reads which run is the last one, and says later that it is the last one itself."""
+
+    last: threading.Event | None = None
+
+    def replay(self, stream: Stream) -> None:
+        run, before, done = Run(self, stream), self.last, threading.Event()
+        run.lists.enter()
+        self.runs.append(run)
+        stream.queue.put(partial(self.begin, run, before, done))
+        self.last = done
+
+    def begin(self, run: Run, before: threading.Event | None, done: threading.Event) -> None:
+        if before is not None:
+            before.wait(PATIENCE)
+        try:
+            run.start()
+        finally:
+            done.set()
+
+    def wait_for_turn(self, run: Run) -> None:
+        pass
+
+
+@caught_by("test_replay_inside_a_replay_is_a_run_before_or_behind_it", work=ListsWork)
+class ClaimsRunsInTwoSteps(CommandLists):
+    def instantiate(self, graph: Graph) -> Executable:
+        executable: Executable = self.called("instantiate", TwoSteps, graph)
+        return executable
 
 
 @caught_by("test_synchronize_holds_up_no_other_thread", work=ListsWork)
@@ -147,6 +181,17 @@ class RefusedStreamLeavesItsQueue(CommandLists):
         if stream in self.slots:
             self.slots.pop(stream).close()
         super().destroy_stream(stream)
+
+
+@caught_by("test_refused_calls_leave_nothing_alive", work=ListsWork)
+class NoMemoryIsAnyFailure(CommandLists):
+    def called(self, call: str, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return function(*args)
+        except OutOfObjects as error:
+            raise driver_error(
+                backend=self.name, call=call, code=-5, code_name="OUT_OF_OBJECTS", detail=str(error)
+            ) from error
 
 
 class LeavesWhatItMade(Executable):

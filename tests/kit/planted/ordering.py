@@ -8,7 +8,7 @@ from typing import Any
 from accelerator_graph.backends._cpu.capture import Event as CpuEvent
 from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cpu import CpuBackend
-from kit.explicit_runtime import Event, Executable, Explicit, Latch, Queue, Recording
+from kit.explicit_runtime import Event, Executable, Explicit, Latch, OneRun, Queue, Recording
 from kit.planted.collection import caught_by
 from kit.planted.without_a_fault import NothingNative, TwoDevices
 from kit.planted.works import WorkOfADevice
@@ -215,7 +215,7 @@ class QueryMissesReplays(Explicit):
 
     def query(self, stream: Queue) -> bool:
         self.refuse_recording(stream)
-        return not any(getattr(each, "func", None) != self.run for each in list(stream.waiting))
+        return all(getattr(each, "__func__", None) is OneRun.begin for each in list(stream.waiting))
 
 
 @caught_by("test_several_streams_wait_for_one_event")
