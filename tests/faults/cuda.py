@@ -195,9 +195,6 @@ WAIT, DESTROY_NODE = "cuStreamWaitEvent", ""
 WAITS_FOR_LAST_RUN = False
 """Whether the backend has to keep the runs of an executable apart: the driver does."""
 
-OF_MEMORY = frozenset(("cuGraphMemAllocNodeGetParams", "cuGraphMemFreeNodeGetParams"))
-"""Functions without which a node that allocates or frees has no parameters, and that is all."""
-
 SETS_NODES = True
 """Whether the parameters of an executable's nodes can be changed."""
 

@@ -328,19 +328,11 @@ def reset(bench: Bench, phase: Phase) -> None:
 
 kept = partial(Operation, prepare=captured, options=KEPT)
 made = partial(kept, done="ready", check=replays)
-updated = partial(
-    made, failed="ready", interrupted=("captured",), check=does_either_work, ignores=vendor.TELLING
-)
+updated = partial(made, failed="ready", interrupted=("captured",), check=does_either_work)
 asked = partial(kept, done="captured", failed="captured", check=replays)
 run = partial(Operation, prepare=captured, done="ready", failed="ready", check=ran_at_most_once)
 
-allocating_again = partial(
-    made,
-    "instantiate-allocating-again",
-    instantiate,
-    prepare=allocating,
-    ignores=vendor.TELLING | vendor.OF_MEMORY,
-)
+allocating_again = partial(made, "instantiate-allocating-again", instantiate, prepare=allocating)
 if vendor.INSTANTIATES_ALLOCATIONS_AGAIN:
     allocating_again = allocating_again(
         failed=gone_with_the_old_one, check=launches_or_says_so, consequence=ONLY_ONE_EXECUTABLE
@@ -350,14 +342,7 @@ else:
 
 GRAPHS = (
     made("instantiate", instantiate, failed="captured"),
-    made(
-        "instantiate-again",
-        instantiate,
-        prepare=ready,
-        failed="ready",
-        check=still_launches,
-        ignores=vendor.TELLING,
-    ),
+    made("instantiate-again", instantiate, prepare=ready, failed="ready", check=still_launches),
     allocating_again,
     made("instantiate-branching", instantiate, prepare=branching, failed="captured", check=ran_branching),
     run("replay", replay),
@@ -383,7 +368,7 @@ GRAPHS = (
     updated("update", update, prepare=with_another),
     updated("update-anew", update, prepare=with_a_shorter_one),
     updated("recapture", recapture, prepare=with_a_shorter_one),
-    asked("clone", clone, check=cloned, ignores=vendor.TELLING),
+    asked("clone", clone, check=cloned),
     asked("memory", memory, ignores=vendor.TELLING if BACKEND == "hip" else frozenset()),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, interrupted=("ready",), check=gone),
