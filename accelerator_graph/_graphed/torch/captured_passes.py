@@ -190,7 +190,7 @@ class CapturedPass:
         with graph(self.graph, self._pool, self._side):
             nodes.record(self._side, sources)
             run()
-        backend = self.graph._kept("set_nodes()").backend
+        backend = self.graph._kept("describe()").backend
         settable = Capability.SET_NODE in backend.capabilities(self._side.device)
         if settable and nodes.connect(self.graph):
             self.nodes = nodes if nodes.arguments else None
