@@ -15,11 +15,9 @@ from functools import partial
 from types import FunctionType
 from typing import Any, ClassVar
 
-from ._cpu.capture import MODES, Captures
+from ._cpu.capture import MODES, CpuCaptures, Event, Stream
 from ._cpu.graph import Executable, Graph, graph_of
 from ._cpu.parameters import copy, fill, node_setter, parameters
-from ._cpu.stream import Event, Stream
-from ._cpu.timing import with_marks
 from ._cpu.work import PACKAGE, SUSPENDED, Call, caller, check_callable, name_of, run_calls
 from .base import (
     Availability,
@@ -85,7 +83,7 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
 
     def open(self) -> None:
         """Begin without captures. A forked child has none of its parent's."""
-        self._captures = Captures()
+        self._captures = CpuCaptures()
 
     def device_count(self) -> int:
         """Return 1: all processors are one device."""
@@ -247,9 +245,9 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
         ):
             executable.enqueue(stream.worker)
 
-    def native_calls(self, stream: Stream) -> Calls:
+    def native_calls(self, stream: Stream) -> CpuCalls:
         """Return replays with all attributes looked up before."""
-        return Calls(self, stream)
+        return CpuCalls(self, stream)
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> NodeSetter | None:
         """Return what changes the addresses of a copy, or the address and the value of a fill."""
@@ -279,6 +277,8 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
         self, graph: Graph, before: Sequence[int], after: Sequence[int]
     ) -> tuple[Executable, Sequence[Event]]:
         """Make an executable that notes the time before and after some of the calls."""
+        from ._cpu.contents import with_marks
+
         nodes, marks = with_marks(graph.nodes, before, after)
         return Executable(Graph(nodes)), [Event(latch=mark) for mark in marks]
 
@@ -293,7 +293,7 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
         return [parameters(node) for node in graph.nodes]
 
 
-class Calls(NativeCalls):
+class CpuCalls(NativeCalls):
     """Replays on one stream."""
 
     __slots__ = ("_backend", "_stream")

@@ -250,9 +250,9 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
                 found = _capture.info(driver, stream)
         return None if found is None else CaptureInfo(*found)
 
-    def native_calls(self, stream: Any) -> Calls:
+    def native_calls(self, stream: Any) -> CudaCalls:
         """Return calls of the driver itself."""
-        return Calls(self._driver, stream)
+        return CudaCalls(self._driver, stream)
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the device of a stream or a graph."""
@@ -372,8 +372,8 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
         return Executable(self._driver.api.CUgraphExec(handle), graph.context)
 
 
-class Calls(NativeCalls):
-    """Calls of the driver for one stream."""
+class CudaCalls(NativeCalls):
+    """CudaCalls of the driver for one stream."""
 
     __slots__ = ("_driver", "_stream")
 

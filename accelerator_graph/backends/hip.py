@@ -21,10 +21,9 @@ from ._hip import events as _events
 from ._hip.capture import Capture
 from ._hip.driver import Driver, Graph, Handle, plain
 from ._hip.events import Event
-from ._hip.launch import launch_function, launcher
+from ._hip.launch import Executable, has_runs, launch_function, launcher, settle
 from ._hip.nodes import one_root
 from ._hip.probe import probe
-from ._hip.runs import Executable, has_runs, settle
 from ._shared import (
     ACTIVE,
     CAPTURE_MODES,
@@ -270,9 +269,9 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
             found = _capture.info(self._driver, int(stream))
         return None if found is None else CaptureInfo(*found)
 
-    def native_calls(self, stream: Any) -> Calls:
+    def native_calls(self, stream: Any) -> HipCalls:
         """Return calls of the runtime itself."""
-        return Calls(self._driver, stream)
+        return HipCalls(self._driver, stream)
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the device of a stream or a graph."""
@@ -406,8 +405,8 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
         return Executable(handle, graph.device)
 
 
-class Calls(NativeCalls):
-    """Calls of the runtime for one stream."""
+class HipCalls(NativeCalls):
+    """HipCalls of the runtime for one stream."""
 
     __slots__ = ("_driver", "_stream")
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_ubyte
+from functools import partial
 from typing import Any
 
 from cuda.bindings import driver
@@ -194,8 +195,8 @@ WAIT, DESTROY_NODE = "cuStreamWaitEvent", ""
 WAITS_FOR_LAST_RUN = False
 """Whether the backend has to keep the runs of an executable apart: the driver does."""
 
-LOOKING_FOR_MEMORY = ("cuGraphGetNodes", "cuGraphNodeGetType")
-"""Functions that find out whether a graph allocates."""
+OF_MEMORY = frozenset(("cuGraphMemAllocNodeGetParams", "cuGraphMemFreeNodeGetParams"))
+"""Functions without which a node that allocates or frees has no parameters, and that is all."""
 
 SETS_NODES = True
 """Whether the parameters of an executable's nodes can be changed."""
@@ -269,6 +270,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     asking = driver.ask_current, driver.ask_context, driver.ask_status, driver.capture_info
     hot = HotCalls(*asking, driver.relaxed, driver.wait)
     driver.use(hot_calls(driver, None))  # in Python, which does the same
+    driver.capture_info = partial(capture.info, driver)  # asked where C would be
     calls, call_each = raw_calls.calls_of(driver), update.call_each
 
     def noted(name: str, function: Any) -> Any:

@@ -215,8 +215,8 @@ WAIT, DESTROY_NODE = "hipStreamWaitEvent", "hipGraphDestroyNode"
 WAITS_FOR_LAST_RUN = True
 """Whether the backend has to keep the runs of an executable apart: the runtime lets them overlap."""
 
-LOOKING_FOR_MEMORY = ("hipGraphGetNodes", "hipGraphNodeGetType")
-"""Functions that find out whether a graph allocates."""
+OF_MEMORY = frozenset(("hipGraphMemAllocNodeGetParams", "hipGraphMemFreeNodeGetParams"))
+"""Functions without which a node that allocates or frees has no parameters, and that is all."""
 
 SETS_NODES = False
 """Whether the parameters of an executable's nodes can be changed."""

@@ -114,7 +114,7 @@ CHECKED = {"per-thread": fills}
 
 
 def kept_once_captured(call: Call) -> str:
-    return "captured" if vendor.ROOTS in call.after else "empty"
+    return "captured" if vendor.END in call.after else "empty"
 
 
 CAPTURES = (

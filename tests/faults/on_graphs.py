@@ -19,7 +19,7 @@ from .bench import NOTHING, A, Bench, C, faults, found, left
 from .calls import Call, Phase
 from .on_captures import replays
 from .operation import Operation
-from .vendor import vendor
+from .vendor import BACKEND, vendor
 
 KEPT = {"keep_graph": True}
 SIXES = vendor.memory(8)
@@ -62,8 +62,8 @@ def still_launches(bench: Bench, error: Exception | None) -> None:
 
 
 def gone_with_the_old_one(call: Call) -> str:
-    looking = call.function in vendor.LOOKING_FOR_MEMORY
-    return "ready" if looking else "captured"
+    destroying = next(name for name, kind in vendor.DESTROYS.items() if kind == "executables")
+    return "captured" if call.role == "clean-up" or destroying in call.after else "ready"
 
 
 def launches_or_says_so(bench: Bench, error: Exception | None) -> None:
@@ -328,11 +328,19 @@ def reset(bench: Bench, phase: Phase) -> None:
 
 kept = partial(Operation, prepare=captured, options=KEPT)
 made = partial(kept, done="ready", check=replays)
-updated = partial(made, failed="ready", interrupted=("captured",), check=does_either_work)
+updated = partial(
+    made, failed="ready", interrupted=("captured",), check=does_either_work, ignores=vendor.TELLING
+)
 asked = partial(kept, done="captured", failed="captured", check=replays)
 run = partial(Operation, prepare=captured, done="ready", failed="ready", check=ran_at_most_once)
 
-allocating_again = partial(made, "instantiate-allocating-again", instantiate, prepare=allocating)
+allocating_again = partial(
+    made,
+    "instantiate-allocating-again",
+    instantiate,
+    prepare=allocating,
+    ignores=vendor.TELLING | vendor.OF_MEMORY,
+)
 if vendor.INSTANTIATES_ALLOCATIONS_AGAIN:
     allocating_again = allocating_again(
         failed=gone_with_the_old_one, check=launches_or_says_so, consequence=ONLY_ONE_EXECUTABLE
@@ -342,7 +350,14 @@ else:
 
 GRAPHS = (
     made("instantiate", instantiate, failed="captured"),
-    made("instantiate-again", instantiate, prepare=ready, failed="ready", check=still_launches),
+    made(
+        "instantiate-again",
+        instantiate,
+        prepare=ready,
+        failed="ready",
+        check=still_launches,
+        ignores=vendor.TELLING,
+    ),
     allocating_again,
     made("instantiate-branching", instantiate, prepare=branching, failed="captured", check=ran_branching),
     run("replay", replay),
@@ -368,8 +383,8 @@ GRAPHS = (
     updated("update", update, prepare=with_another),
     updated("update-anew", update, prepare=with_a_shorter_one),
     updated("recapture", recapture, prepare=with_a_shorter_one),
-    asked("clone", clone, check=cloned),
-    asked("memory", memory),
+    asked("clone", clone, check=cloned, ignores=vendor.TELLING),
+    asked("memory", memory, ignores=vendor.TELLING if BACKEND == "hip" else frozenset()),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, interrupted=("ready",), check=gone),
     Operation("reset-capturing", reset, capturing),

@@ -1,4 +1,4 @@
-"""The captures that are in progress on the cpu backend, by the rules of a CUDA driver."""
+"""The cpu backend's streams, events and captures, by the rules of a CUDA driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,35 @@ from typing import Any
 from .. import recording
 from ..base import CaptureMode, CaptureStatus
 from ..recording import Capture
-from .stream import Event, Stream
+from .worker import Latch, Worker
+
+
+class Stream:
+    """A stream. Its thread ends after `Worker.stop`."""
+
+    __slots__ = ("__weakref__", "capture", "worker")
+
+    def __init__(self) -> None:
+        self.worker: Worker = Worker()
+        self.capture: Capture | None = None
+        """The capture that the stream takes part in. A capture that has ended counts as none."""
+
+
+class Event:
+    """A point in a stream's work: a latch or, if the stream was capturing, nodes of that capture."""
+
+    __slots__ = ("capture", "latch", "nodes")
+
+    def __init__(
+        self,
+        latch: Latch | None = None,
+        capture: Capture | None = None,
+        nodes: frozenset[int] = frozenset(),
+    ) -> None:
+        self.latch: Latch | None = latch
+        self.capture: Capture | None = capture
+        self.nodes: frozenset[int] = nodes
+
 
 MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")
 
@@ -19,7 +47,7 @@ class _Thread(threading.local):
         self.relaxed: Any = threading.RLock()
 
 
-class Captures(recording.Captures):
+class CpuCaptures(recording.Captures):
     """All captures in progress, and what is permitted meanwhile. What is refused breaks them."""
 
     __slots__ = ("_thread",)

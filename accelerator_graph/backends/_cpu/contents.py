@@ -1,8 +1,9 @@
-"""Looking into a recorded graph."""
+"""Looking into a recorded graph, and timing its parts."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from numbers import Number
 from types import NoneType
@@ -10,6 +11,7 @@ from types import NoneType
 from ..base import GraphContents, GraphEdge, GraphNode
 from .graph import Node, body_of
 from .work import Call, code_of, whole_call
+from .worker import Latch, Worker
 
 _COPIES, _FILLS = ("source", "target", "enabled"), ("target", "value", "enabled")
 """What can be changed of them in an executable."""
@@ -83,3 +85,44 @@ def _own(call: Call) -> tuple[object, ...]:
     """Return what a recorded call consists of, without what belongs to the program."""
     _, args, how, _ = call
     return call, args, how
+
+
+# ---- times ---------------------------------------------------------------------------------------
+
+
+class Mark(Latch):
+    """A latch that every run of a graph reaches anew."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(Worker())
+
+    def __call__(self) -> None:
+        """Note the time."""
+        self.time = time.perf_counter_ns()
+        if not self.is_set:
+            self.set()
+
+
+def with_marks(
+    nodes: Sequence[Node], before: Sequence[int], after: Sequence[int]
+) -> tuple[list[Node], list[Mark]]:
+    """Return the nodes with marks before and after some of them, and those marks, in that order."""
+    ahead, behind = {index: Mark() for index in before}, {index: Mark() for index in after}
+    found: list[Node] = []
+    end: list[int] = []  # by node: what the nodes that depended on it depend on now
+    for index, node in enumerate(nodes):
+        waits = tuple(end[earlier] for earlier in node.after)
+        if index in ahead:
+            found.append(_marking(ahead[index], waits, node.branch))
+            waits = (len(found) - 1,)
+        found.append(node._replace(after=waits))
+        if index in behind:
+            found.append(_marking(behind[index], (len(found) - 1,), node.branch))
+        end.append(len(found) - 1)
+    return found, [*ahead.values(), *behind.values()]
+
+
+def _marking(mark: Mark, after: tuple[int, ...], branch: int) -> Node:
+    return Node("event_record", "", (mark, (), {}, None), after, branch)

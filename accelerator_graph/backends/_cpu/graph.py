@@ -13,9 +13,8 @@ from typing import NamedTuple
 from .. import recording
 from ..base import Misfit
 from ..recording import Recorded, Runs
-from .threads import here, start
 from .work import Call, Failure, caller, failure_of, run_calls
-from .worker import Latch, Worker
+from .worker import Latch, Worker, here, start
 
 
 class Node(NamedTuple):
@@ -63,7 +62,7 @@ class Executable:
 
     def enqueue(self, worker: Worker) -> None:
         """Run once more on `worker`, after the previous run."""
-        self._runs.enqueue(Run(self._plan, worker))
+        self._runs.enqueue(QueuedRun(self._plan, worker))
 
     def call(self, index: int) -> Call:
         """Return what a node calls."""
@@ -103,7 +102,7 @@ def body_of(call: Call) -> Sequence[Node]:
     return plan.nodes
 
 
-class Run(recording.Run):
+class QueuedRun(recording.Run):
     """One run, as a piece of the work of a stream."""
 
     __slots__ = ("_plan", "_previous", "done")
@@ -114,7 +113,7 @@ class Run(recording.Run):
         self._previous: Latch | None = None
         self.done: Latch = Latch(worker)
 
-    def follow(self, previous: Run | None) -> None:
+    def follow(self, previous: QueuedRun | None) -> None:
         """Wait for the run before."""
         self._previous = None if previous is None else previous.done
 

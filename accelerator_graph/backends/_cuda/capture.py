@@ -11,7 +11,6 @@ from ...errors import AcceleratorGraphError, DriverError
 from .._shared import ILLEGAL_STATE, PER_THREAD_STREAM, no_graph
 from ..base import CaptureMode
 from .driver import Driver, Graph, Handle
-from .nodes import node_count
 
 _ACTIVE = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE
 
@@ -88,6 +87,12 @@ def info(driver: Driver, stream: Any) -> tuple[int, int] | None:
     if int(status) != _ACTIVE or not int(graph):
         return None
     return int(number), node_count(driver, graph)
+
+
+def node_count(driver: Driver, graph: Any) -> int:
+    """Return the number of a graph's nodes."""
+    count: int = driver.call("cuGraphGetNodes", graph)[1]
+    return count
 
 
 def _is_capturing(driver: Driver, capture: Capture) -> bool:

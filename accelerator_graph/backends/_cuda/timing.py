@@ -9,7 +9,7 @@ from typing import Any
 from .._shared.nodes import instantiate_copy, rerouted
 from ..mixins import Events
 from .driver import Driver, Event, Executable, Graph
-from .nodes import dependencies, node_handles
+from .node import dependencies, node_handles
 
 
 def instantiate_timed(

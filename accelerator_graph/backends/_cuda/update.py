@@ -12,7 +12,7 @@ from ctypes import c_int, c_void_p
 from .._shared.nodes import Shape, difference, place_of
 from ..base import Misfit
 from .driver import Driver, Executable, Graph
-from .nodes import kind_name, raw_edges
+from .node import kind_name, raw_edges
 from .raw_calls import WORD, Calls, call_each, calls_of, distinct, numbers_of
 
 _CLUSTER_DIMENSION = 4

@@ -8,8 +8,8 @@ from .._shared.nodes import instantiate_copy, rerouted
 from ..mixins import Events
 from .driver import Driver, Graph
 from .events import Event
+from .launch import Executable
 from .nodes import add_dependencies, in_order, remove_dependencies
-from .runs import Executable
 
 
 def instantiate_timed(

@@ -7,9 +7,9 @@ from ctypes import byref
 from .._shared.nodes import Shape, difference
 from ..base import Misfit
 from .driver import Driver, Graph
+from .launch import Executable
 from .node import KernelParameters, kind_of
 from .nodes import in_order, one_root
-from .runs import Executable
 
 _KINDS = frozenset(("kernel", "memset", "empty"))
 """The nodes that are updated in place. For a copy to or from memory of another kind than before, HIP 7.2

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from unittest.mock import patch
 
 import accelerator_graph as ag
-from accelerator_graph.backends._cpu import threads, worker
-from accelerator_graph.backends._cpu.stream import Stream
+from accelerator_graph.backends._cpu import worker
+from accelerator_graph.backends._cpu.capture import Stream
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.backends.recording import Capture
 
@@ -114,7 +114,7 @@ class Threads:
 
     def __init__(self, left: int) -> None:
         self._left = left
-        self._start = threads.start
+        self._start = worker.start
 
     def __call__(self, thread: threading.Thread) -> bool:
         """Start a thread."""

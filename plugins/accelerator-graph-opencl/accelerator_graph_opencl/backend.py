@@ -199,9 +199,9 @@ class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
         """Run the executable on the stream, or record its nodes if the stream is capturing."""
         self._runtime.replay(executable, stream)
 
-    def native_calls(self, stream: Stream) -> Calls:
+    def native_calls(self, stream: Stream) -> OpenclCalls:
         """Return replays with all attributes looked up before."""
-        return Calls(self._runtime, stream)
+        return OpenclCalls(self._runtime, stream)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Forget what was recorded. Executables have what they need."""
@@ -224,7 +224,7 @@ class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
         return nodes, edges
 
 
-class Calls(NativeCalls):
+class OpenclCalls(NativeCalls):
     """Replays on one stream."""
 
     __slots__ = ("_runtime", "_stream")

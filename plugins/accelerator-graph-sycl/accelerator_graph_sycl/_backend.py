@@ -259,9 +259,9 @@ class SyclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
         executable.queue = stream
         self._library.call("replay", executable.address, stream.addressof_ref())
 
-    def native_calls(self, stream: Any) -> Calls:
+    def native_calls(self, stream: Any) -> SyclCalls:
         """Return replays with all addresses looked up before."""
-        return Calls(self._library, stream)
+        return SyclCalls(self._library, stream)
 
     def destroy_graph(self, graph: Handle) -> None:
         """Delete the runtime's graph. Executables have what they need."""
@@ -300,7 +300,7 @@ class SyclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
         return bool(self._library.ask("supported", device.addressof_ref()))
 
 
-class Calls(NativeCalls):
+class SyclCalls(NativeCalls):
     """Replays on one queue."""
 
     __slots__ = ("_library", "_queue")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from accelerator_graph import _interpreter, errors
-from accelerator_graph.backends._cuda import nodes
+from accelerator_graph.backends._cuda import node as nodes
 from accelerator_graph.backends._cuda.driver import Driver, Executable, Graph
 from accelerator_graph.backends._cuda.errors import call_broke, call_failed
 from accelerator_graph.backends.base import CaptureInfo

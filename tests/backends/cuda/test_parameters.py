@@ -13,7 +13,8 @@ pytestmark = require("cuda")
 
 from cuda.bindings import driver
 
-from accelerator_graph.backends._cuda import node, nodes
+from accelerator_graph.backends._cuda import node
+from accelerator_graph.backends._cuda import node as nodes
 from accelerator_graph.backends._cuda.driver import Executable as Handle
 from accelerator_graph.backends._cuda.driver import Graph
 from accelerator_graph.backends._cuda.raw_calls import Calls

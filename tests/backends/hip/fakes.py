@@ -4,8 +4,8 @@ from enum import IntEnum
 from types import SimpleNamespace
 
 from accelerator_graph.backends._hip import driver
+from accelerator_graph.backends._hip.launch import Executable
 from accelerator_graph.backends._hip.library import _SIGNATURES, _TEXTS
-from accelerator_graph.backends._hip.runs import Executable
 from accelerator_graph.backends.hip import HipBackend
 
 PREFIX = "hip"

@@ -15,7 +15,7 @@ from accelerator_graph.backends.base import (
     LaunchFunction,
     NodeSetter,
 )
-from accelerator_graph.backends.cpu import Calls, CpuBackend
+from accelerator_graph.backends.cpu import CpuBackend, CpuCalls
 from accelerator_graph.backends.recording import Runs
 from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Entry, Executable, Explicit, Latch, Queue
@@ -49,7 +49,7 @@ class ReplaysOnAStreamOfItsOwn(CpuBackend):
 
 @caught_by("test_replay_is_behind_the_streams_work", "test_bound_callable_replays")
 class BindsToAStreamOfItsOwn(CpuBackend):
-    def native_calls(self, stream: Any) -> Calls:
+    def native_calls(self, stream: Any) -> CpuCalls:
         return super().native_calls(self.create_stream(0))
 
 
@@ -179,13 +179,13 @@ class RefusesASecondRun(NothingNative):
 
 @caught_by("test_bound_callable_replays")
 class BindsForOneCall(CpuBackend):
-    def native_calls(self, stream: Any) -> Calls:
+    def native_calls(self, stream: Any) -> CpuCalls:
         return BindForOneCall(self, stream)
 
 
 @caught_by("test_bind_onto_a_capturing_stream_leaves_the_capture_valid")
 class BindRecords(CpuBackend):
-    def native_calls(self, stream: Any) -> Calls:
+    def native_calls(self, stream: Any) -> CpuCalls:
         return BindRecord(self, stream)
 
 
@@ -314,13 +314,13 @@ class RecordedReplaysAreUpdated(CpuBackend):
 # ---- their native calls ------------------------------------------------------------------------------
 
 
-class BindForOneCall(Calls):
+class BindForOneCall(CpuCalls):
     def bind(self, executable: Any) -> Callable[[], None]:
         launch, left = super().bind(executable), [None]
         return lambda: launch() if left and left.pop() is None else None
 
 
-class BindRecord(Calls):
+class BindRecord(CpuCalls):
     def bind(self, executable: Any) -> Callable[[], None]:
         if self._stream.capture is not None:
             self._backend.replay(executable, self._stream)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from accelerator_graph.backends._cpu.graph import Executable as CpuExecutable
-from accelerator_graph.backends._cpu.graph import Run
+from accelerator_graph.backends._cpu.graph import QueuedRun
 from accelerator_graph.backends.base import (
     CaptureStatus,
 )
@@ -45,7 +45,7 @@ class SaysThatItSerialises(NothingNative):
         if stream.capture is not None:
             super().replay(executable, stream)
             return
-        run = Run(executable._plan, stream.worker)
+        run = QueuedRun(executable._plan, stream.worker)
         run.follow(executable._runs.latest)
         together()
         run.submit()

@@ -6,8 +6,8 @@ import threading
 import time
 from typing import Any
 
+from accelerator_graph.backends._cpu.contents import Mark
 from accelerator_graph.backends._cpu.graph import Graph
-from accelerator_graph.backends._cpu.timing import Mark
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Event, Explicit, Queue
 from kit.planted.collection import caught_by
