@@ -34,7 +34,7 @@ MOST = {
     "modules that a capture has loaded": 48,
     "functions that a capture and a replay run": 40,
     "files that they are in": 10,
-    "lines of these functions": 485,
+    "lines of these functions": 486,
     "calls of a replay": 2,
     "calls of a replay on a stream": 5,
     "calls of a graphed function that replays": 15,
