@@ -67,6 +67,7 @@ def test_it_is_said_to_be_lost_and_python_s_side_is_in_order(operation, monkeypa
         figures.states_checked += 1
         faults.reset()
         end_captures(bench)
+        vendor.quiesce()  # what could not be waited for is still under way
         error = bench = None
         vendor.go_to(vendor.HOME)
         gc.collect()  # while destroying succeeds
