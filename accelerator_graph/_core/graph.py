@@ -291,7 +291,8 @@ class BaseGraph:
             Abandons the capture if the end of its ``with`` block is skipped.
         """
         try:
-            ownership.drain()
+            if ownership.due:
+                ownership.drain()
             pool = self._graph_pool if pool is None else pool
             capture = self._capture = Capture(place, pool, self._mode if mode is None else mode)
             capture.guard = guard

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import starmap
 from sys import getrefcount
@@ -42,6 +42,8 @@ forks = 0
 """The number of forks between this process and the first one."""
 
 _queue: deque[Finalizer] = deque()
+due: Sequence[Finalizer] = _queue
+"""What `drain` has to look at: nothing most of the time."""
 _ONCE: tuple[tuple[()]] = ((),)
 
 

@@ -20,10 +20,12 @@ BOOSTS = {
 }
 """The weights of pages, by the beginning of their paths. All others have 1."""
 
-SHORT = 60.0
+NAME = 4.0
+"""The weight of a public name in the reference, as `accelerator_graph.Graph`."""
+SHORT = 80.0
 """The weight of a public name that begins others, such as Graph: a search prefers what is rarer."""
-QUESTION = 40.0
-"""The weight of a heading that is a question: a search takes its short words for the beginnings of others."""
+QUESTION, ASKING_PAGE = 80.0, 20.0
+"""The weights of headings and of pages that are questions: a search takes short words for beginnings."""
 _NAME = re.compile(r"reference/[^#]*#accelerator_graph\.\w+")
 
 
@@ -36,15 +38,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_build(config: Any, **_: Any) -> None:
-    """Give short names of the reference, and questions, their weight in the index."""
+    """Give the names of the reference, and questions, their weight in the index."""
     path = Path(config.site_dir, "search", "search_index.json")
     index = json.loads(path.read_text(encoding="utf-8"))
     public = [section for section in index["docs"] if _NAME.fullmatch(section["location"])]
     for section in index["docs"]:
         if section["title"].endswith("?"):
-            section["boost"] = QUESTION
+            section["boost"] = QUESTION if "#" in section["location"] else ASKING_PAGE
     names = [section["title"].lower() for section in public]
     for section in public:
-        if sum(name.startswith(section["title"].lower()) for name in names) > 1:
-            section["boost"] = SHORT
+        begins = sum(name.startswith(section["title"].lower()) for name in names)
+        section["boost"] = SHORT if begins > 1 else NAME
     path.write_text(json.dumps(index, separators=(",", ":")), encoding="utf-8")

@@ -25,10 +25,8 @@ SITE = TESTS.parent / "site"
 SEARCHES = {
     "Graph": "reference/graph/#accelerator_graph.Graph",
     "label": "reference/descriptions/#accelerator_graph.label",
-    "graphed": "reference/graphed/#accelerator_graph.graphed",
     "how do I capture in my library": "guides/vendor-neutral-library/#the-library",
     "what is a pool": "capturing/#pools",
-    "torch.cuda.graph": "guides/from-torch/",
     "do I need this library": "start/need/",
 }
 """What users type into the search, and what they are to find first."""
