@@ -268,7 +268,7 @@ class BaseGraph:
             self._recover()
             raise
 
-    __exit__ = sure_exit(_exit)
+    __exit__: Callable[..., None] = sure_exit(_exit)
 
     _where = staticmethod(where)
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from .._interpreter.outside import setting
 from ..errors import GraphStateError
-from .capture import Capture
 from .observers import LIVENESS, Lasting, Observer
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ class ownership(Observer):
 
     __slots__ = ()
 
-    def begin(self, capture: Capture) -> UsedArrays | None:
+    def begin(self, capture: Any) -> object | None:
         """Watch the arrays of a capture, unless another observer does, or the environment forbids it."""
         if setting(LIVENESS, "1", "0") == "0":
             return None

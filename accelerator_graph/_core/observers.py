@@ -9,7 +9,7 @@ from typing import Any
 from .._interpreter.outside import integer
 from . import capture_table
 from .call_site import caller
-from .capture import Capture, report_collective
+from .capture import report_collective
 
 DIAGNOSE = "ACCELERATOR_GRAPH_DIAGNOSE"
 """The environment variable that has every graph diagnosed."""
@@ -51,7 +51,7 @@ class Observer:
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
-    def begin(self, capture: Capture) -> object | None:
+    def begin(self, capture: Any) -> object | None:
         """Return an object for a capture that is about to begin; None to leave that one alone.
 
         If this raises, the capture does not begin, and the exception passes.
@@ -71,7 +71,7 @@ class Lasting(Observer):
 
     __slots__ = ()
 
-    def begin(self, capture: Capture) -> None:
+    def begin(self, capture: Any) -> None:
         """Leave the capture alone: what stays is this object."""
 
 

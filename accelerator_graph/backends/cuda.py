@@ -249,9 +249,9 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
                 found = _capture.info(driver, stream)
         return None if found is None else CaptureInfo(*found)
 
-    def native_calls(self, stream: Any) -> CudaCalls:
+    def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the driver itself."""
-        return CudaCalls(self._driver, stream)
+        return _CudaCalls(self._driver, stream)
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the device of a stream or a graph."""
@@ -377,8 +377,8 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
         return Executable(self._driver.api.CUgraphExec(handle), graph.context)
 
 
-class CudaCalls(NativeCalls):
-    """CudaCalls of the driver for one stream."""
+class _CudaCalls(NativeCalls):
+    """Calls of the driver for one stream."""
 
     __slots__ = ("_driver", "_stream")
 

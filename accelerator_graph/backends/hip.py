@@ -269,9 +269,9 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
             found = _capture.info(self._driver, int(stream))
         return None if found is None else CaptureInfo(*found)
 
-    def native_calls(self, stream: Any) -> HipCalls:
+    def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the runtime itself."""
-        return HipCalls(self._driver, stream)
+        return _HipCalls(self._driver, stream)
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the device of a stream or a graph."""
@@ -405,8 +405,8 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
         return Executable(handle, graph.device)
 
 
-class HipCalls(NativeCalls):
-    """HipCalls of the runtime for one stream."""
+class _HipCalls(NativeCalls):
+    """Calls of the runtime for one stream."""
 
     __slots__ = ("_driver", "_stream")
 

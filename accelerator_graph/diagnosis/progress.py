@@ -59,7 +59,7 @@ class progress(Observer):
 
     __slots__ = ()
 
-    def begin(self, capture: Capture) -> Markers | None:
+    def begin(self, capture: Any) -> object | None:
         """Return the markers of a capture, unless another observer records some."""
         if any(isinstance(each, Markers) for each in capture.observations):
             return None
@@ -84,14 +84,14 @@ class Markers:
 
     __slots__ = ("_address", "_capture", "_places", "own_nodes")
 
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: Any) -> None:
         backend = capture.backend
         if Capability.PROGRESS not in backend.capabilities(capture.stream.device):
             raise _refused(backend, "has no memory of the host that a graph can write")
         self._capture: Capture | None = capture
         self._address = _new_cell(backend, capture.native)
         self._places: list[Place] = [Place("not begun")]
-        self.own_nodes = 0
+        self.own_nodes: int = 0
         """How many nodes the markers are."""
 
     def begun(self) -> None:

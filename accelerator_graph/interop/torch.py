@@ -63,11 +63,16 @@ class Torch(Inspectable):
         initialised = getattr(getattr(torch, "cuda", None), "is_initialized", None)
         if initialised is None or not initialised():  # torch may be half imported
             return None
-        self.current_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self.current_handle: Callable[[int], int] | None = getattr(
+            torch._C, "_cuda_getCurrentRawStream", None
+        )
         if torch.version.hip:
             return "hip"
         if self.current_handle is not None:
-            self.exchange = torch.Tensor, _DLPACK_CUDA  # on ROCm, nobody has seen it right
+            self.exchange: tuple[type, int] | None = (
+                torch.Tensor,
+                _DLPACK_CUDA,
+            )  # on ROCm, nobody has seen it right
         return "cuda"
 
     def as_stream(self, obj: object) -> int | None:
@@ -293,7 +298,7 @@ class TorchRecorder(FrameworkRecorder):
         """The generators that a replay may use, if torch must be told about them; otherwise empty."""
         self.executable: Executable | None = None
         """The latest one, unless it is destroyed."""
-        self.graph_is_needed = True
+        self.graph_is_needed: bool = True
         self.destroy_disturbs_captures: bool = backend.name == "hip" or hasattr(pool, "owner")
         """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
         the last of them, it ends the process if anything is being captured."""

@@ -29,9 +29,13 @@ def bugs(backend: str) -> dict[str, Bug]:
     return {name: bug for name, bug in BUGS.items() if bug.backend in ("", backend)}
 
 
+FIRST = {(bug.part, bug.backend): bug for bug in reversed(BUGS.values())}
+"""The first bug of each part, and of each that one backend can have."""
+
+
 def plain(backend: str, bug: Bug) -> bool:
-    """Whether a plain run plants the bug on this backend: it plants each on one of them."""
-    return backend in (bug.backend, BACKENDS[0])
+    """Whether a plain run plants the bug on this backend: it plants one of each part, on one of them."""
+    return backend in (bug.backend, BACKENDS[0]) and bug is FIRST[bug.part, bug.backend]
 
 
 def planted(backend: str) -> list[Bug]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextvars import Token
 from types import TracebackType
+from typing import Any
 
-from ..._core.capture import Capture
 from ..._core.observers import Observer, ambient
 from ..._interpreter.outside import boolean
 
@@ -58,7 +58,7 @@ class diagnose(Observer):
     def __repr__(self) -> str:
         return f"diagnose({'all=True' if self._all else ''})"
 
-    def begin(self, capture: Capture) -> object | None:
+    def begin(self, capture: Any) -> object | None:
         """Return what watches a capture, unless it is diagnosed already."""
         from .observation import CaptureTrace
 

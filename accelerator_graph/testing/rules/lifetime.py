@@ -319,15 +319,17 @@ class LeakRules(Case):
     def test_refused_calls_leave_nothing_alive(self) -> None:
         """Whichever object the runtime refuses, a call leaves no object behind when it raises."""
         self.skip_unless(self.used.exhausted(0), "has a Work without `exhausted`")
-        for name, call in self._calls().items():
+        recorded = self.recorded(self.stream(), self.cell())
+        for name, call in self._calls(recorded).items():
             for after in range(MOST_OBJECTS):
                 if not self._leaves_nothing_when_refused(name, call, after):
                     break
             else:
                 raise AssertionError(f"{name}: refused after {MOST_OBJECTS} objects; does `exhausted` count?")
+        self.backend.destroy_graph(recorded)
 
-    def _calls(self) -> dict[str, Callable[[], object]]:
-        """Return calls that make objects, and destroy all that they have made."""
+    def _calls(self, recorded: Any) -> dict[str, Callable[[], object]]:
+        """Return calls that make objects, and destroy all that they have made; `recorded` is a graph."""
         backend, stream, fork, cell = self.backend, self.stream(), self.stream(), self.cell()
         with self.graph(stream, keep_graph=True) as whole:
             self.enqueue(stream, cell)
@@ -353,7 +355,7 @@ class LeakRules(Case):
             for each in (other, whole):
                 graph.update(each)
 
-        graph, recorded = whole.clone(), self.recorded(stream, cell)
+        graph = whole.clone()
         graph.instantiate()
         calls: dict[str, Callable[[], object]] = {
             "create_stream": lambda: backend.destroy_stream(backend.create_stream(0)),
