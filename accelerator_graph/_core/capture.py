@@ -473,6 +473,10 @@ class Captured(Owned):
     labels: tuple[LabelledRange, ...]
     mode: CaptureMode
 
+    def allows_another(self) -> bool:
+        """Return True if a second executable can live beside the first one."""
+        return self.recorder is self.backend and not self.backend.single_executable(self.native)
+
     def act(self) -> None:
         """Destroy the graph."""
         self.recorder.destroy_graph(self.value)

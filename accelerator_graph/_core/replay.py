@@ -461,9 +461,7 @@ class Runner:
         """
         captured = self.kept()
         again = self.launching.owner.executable is not None
-        if again and (
-            captured.recorder is not captured.backend or captured.backend.single_executable(captured.native)
-        ):
+        if again and not captured.allows_another():
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
         drain()  # the old one, or what an interrupt has left of it
         executable, self.measured = self.make(captured, self.lease)

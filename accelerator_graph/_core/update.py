@@ -98,7 +98,7 @@ def _work(graph: BaseGraph, runner: Runner, captured: Captured, lease: Lease) ->
 
 def check_shareable(captured: Captured, what: str) -> None:
     """Raise `UnsupportedError` if two graphs can't have executables of this one."""
-    if captured.is_lent and captured.backend.single_executable(captured.native):
+    if captured.is_lent and not captured.allows_another():
         raise UnsupportedError(
             f"Graph.{what}: the work allocates or frees memory or has conditional nodes, so only one graph "
             "at a time can have an executable of it; capture it again with recapture()."
