@@ -145,7 +145,7 @@ class Capture:
         for number in reversed(range(len(entries))):
             entry = entries[number]
             if entry.branch == branch and entry.sinks is not None:
-                found, after = frozenset(number - each for each in entry.sinks), number
+                found, after = frozenset([number - each for each in entry.sinks]), number
                 break
         for begin, nodes in reversed(self._joins.get(branch, [])):
             if begin <= after:
@@ -165,7 +165,7 @@ class Capture:
             after = [number - each for each in inside] if inside else sorted(ends.get(branch, ()))
             all_of_it.append(Recorded(work, tuple(after), branch))
             if sinks is not None:
-                ends[branch] = frozenset(number - each for each in sinks)
+                ends[branch] = frozenset([number - each for each in sinks])
         return all_of_it
 
     def is_joined(self, work: Iterable[Recorded]) -> bool:

@@ -36,7 +36,7 @@ MAY_SKIP = (  # rules of the kit about capabilities, and numpy
     "backend 'cuda' lets the library serialise replays",
     "backend 'cuda': single nodes are timed by CUPTI",
     "could not import 'numpy'",
-    "the interpreter does not report of calls that Cython has made",  # before Python 3.12
+    "the interpreter does not report calls that Cython makes",  # before Python 3.12
     "there is no extension",  # in the lane without it
     "could not import 'hip'",  # with the oldest cuda-python, nothing else is installed
 )

@@ -415,10 +415,9 @@ def positions() -> Positions:
 
 def moved(before: Positions) -> list[str]:
     """Return the names of the threads that ran before the capture and meanwhile, and could not be watched."""
-    if sys.version_info < (3, 12):
-        now = positions()
-        return [each[0] for ident, each in before.items() if now.get(ident) != each]
-    return []
+    watched = sys.version_info >= (3, 12)
+    now = before if watched else positions()
+    return [each[0] for ident, each in before.items() if now.get(ident) != each]
 
 
 def others(here: int, capturing: int, last: Mapping[int, Moment], before: Positions) -> list[Suspect]:
