@@ -56,7 +56,7 @@ def main(how_many: int) -> None:
             finally:
                 _testcapi.remove_mem_hooks()
             failed = False
-        except (MemoryError, RuntimeError):  # "can't allocate lock"
+        except (MemoryError, RuntimeError, SystemError):  # "can't allocate lock"; of a frame
             failed = True
         where = f"allocation {at} failed"
         assert stream._backend.capture_status(stream.native) == "none", where

@@ -24,7 +24,6 @@ CALLED = frozenset(
         "cuGraphRemoveDependencies",
         *("cuGraphDebugDotPrint", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetEdges"),
         *("cuGraphGetNodes", "cuGraphInstantiate", "cuGraphKernelNodeGetParams"),
-        *("cuGraphMemAllocNodeGetParams", "cuGraphMemFreeNodeGetParams"),
         *("cuGraphExecKernelNodeSetParams", "cuGraphExecMemcpyNodeSetParams"),
         *("cuGraphExecMemsetNodeSetParams", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams"),
         *("cuGraphLaunch", "cuGraphNodeGetType", "cuGraphNodeSetEnabled", "cuGraphUpload"),
