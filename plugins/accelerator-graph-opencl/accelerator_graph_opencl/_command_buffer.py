@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_int32, c_uint32, c_uint64, c_void_p
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
-from ._driver import Owned, check, flush, translated
+from ._driver import Owned, check, enqueue_barrier, flush, release_event, translated
 
 if TYPE_CHECKING:
     from ._extension import Extension
@@ -70,21 +71,19 @@ class CommandBuffer:
         """Return True if it can run on a queue."""
         return self.out_of_order or self.extension.accepts(queue.properties)
 
-    def enqueue(self, queue: Queue) -> None:
-        """Enqueue one run."""
-        if self.out_of_order:
-            self._enqueue_beside(queue)
-            return
-        code = self._enqueue(1, byref(c_void_p(queue.handle)), self.handle, 0, None, None)
-        if code:
-            check("clEnqueueCommandBufferKHR", code)
+    def calls(self, queue: Queue, begin: c_void_p, end: c_void_p) -> list[Callable[[], int]]:
+        """Return the calls of OpenCL that enqueue one run.
 
-    def _enqueue_beside(self, queue: Queue) -> None:
-        """Enqueue one run on the queue out of order, between two events on the given one."""
-        before, event = queue.mark(), c_void_p()
-        own, wait = c_void_p(self._queue.int_ptr), c_void_p(before.int_ptr)
-        code = self._enqueue(1, byref(own), self.handle, 1, byref(wait), byref(event))
-        check("clEnqueueCommandBufferKHR", code)
-        done = cl.Event.from_int_ptr(event.value, retain=False)
-        check("clFlush", flush(self._queue.int_ptr))
-        queue.wait(done)
+        A run on the queue out of order is between two events on the given one: that of `begin`, whose handle
+        has to be there before the first call, and one whose handle is put into `end`, and there until the
+        last call.
+        """
+        if not self.out_of_order:
+            return [partial(self._enqueue, 1, byref(c_void_p(queue.handle)), self.handle, 0, None, None)]
+        own = self._queue.int_ptr
+        return [
+            partial(self._enqueue, 1, byref(c_void_p(own)), self.handle, 1, byref(begin), byref(end)),
+            partial(flush, own),
+            partial(enqueue_barrier, queue.handle, 1, byref(end), None),
+            partial(release_event, end),
+        ]

@@ -54,6 +54,8 @@ release_kernel = _function("clReleaseKernel", Handle)
 set_kernel_arg = _function("clSetKernelArg", Handle, c_uint32, c_size_t, c_void_p)
 set_kernel_arg_svm = _function("clSetKernelArgSVMPointer", Handle, c_uint32, c_void_p)
 flush = _function("clFlush", Handle)
+release_event = _function("clReleaseEvent", Handle)
+enqueue_barrier = _function("clEnqueueBarrierWithWaitList", Handle, c_uint32, Handles, Handles)
 enqueue_kernel = _function(
     *("clEnqueueNDRangeKernel", Handle, Handle, c_uint32, Sizes, Sizes, Sizes),
     *(c_uint32, Handles, Handles),

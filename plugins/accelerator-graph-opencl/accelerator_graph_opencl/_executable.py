@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
+from collections.abc import Callable, Iterable
+from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accelerator_graph.backends.recording import Run, Runs
 from accelerator_graph.errors import DriverError, driver_error
 
 from ._command_buffer import CommandBuffer
-from ._driver import failure
+from ._driver import failure, release_event
 from ._queue import Queue, is_complete
 
 if TYPE_CHECKING:
@@ -79,18 +80,18 @@ class Executable:
     def _enqueue(self, queue: Queue) -> None:
         buffer = self.buffer
         if buffer is None or not buffer.accepts(queue):
-            self._runs.enqueue(_Run(queue, self.nodes))
+            self._runs.enqueue(_Run(queue, [node.command.on(queue.handle) for node in self.nodes]))
         elif buffer.extension.simultaneous:
-            self._runs.enqueue(_Run(queue, (), buffer))
+            self._runs.enqueue(_BufferRun(queue, buffer))
         else:
             free = self._free.pop() if self._free else _TAKEN
             if free is _TAKEN or (free is not None and not is_complete(free)):
                 if free is not _TAKEN:
                     self._free.append(free)
-                self._runs.enqueue(_Run(queue, self.nodes))
+                self._runs.enqueue(_Run(queue, [node.command.on(queue.handle) for node in self.nodes]))
                 return
             try:
-                self._runs.enqueue(_Run(queue, (), buffer))
+                self._runs.enqueue(_BufferRun(queue, buffer))
             finally:
                 self._free.append(queue.mark())
 
@@ -108,13 +109,12 @@ _TAKEN: Any = object()
 
 
 class _Run(Run):
-    """A run on a queue: of commands, or of a command buffer."""
+    """A run on a queue, of commands."""
 
     __slots__ = ("queue",)
 
-    def __init__(self, queue: Queue, nodes: tuple[Node, ...], buffer: CommandBuffer | None = None) -> None:
-        parts = [node.command.on(queue.handle) for node in nodes]
-        super().__init__(parts if buffer is None else [partial(buffer.enqueue, queue)])
+    def __init__(self, queue: Queue, calls: Iterable[Callable[[], int]]) -> None:
+        super().__init__(calls)
         self.queue: Queue = queue
 
     def follow(self, previous: _Run | None) -> None:
@@ -125,6 +125,30 @@ class _Run(Run):
     def failed(self, code: int) -> DriverError:
         """Return the error for the code of a command."""
         return failure("replay", code)
+
+
+class _BufferRun(_Run):
+    """A run of a command buffer."""
+
+    __slots__ = ("_before", "_begin", "_beside", "_end")
+
+    def __init__(self, queue: Queue, buffer: CommandBuffer) -> None:
+        self._begin, self._end = c_void_p(), c_void_p()
+        self._beside = buffer.out_of_order
+        super().__init__(queue, buffer.calls(queue, self._begin, self._end))
+
+    def follow(self, previous: _Run | None) -> None:
+        """Let the queue wait for the run before, and mark where it is then."""
+        super().follow(previous)
+        if self._beside:
+            self._before = self.queue.mark()
+            self._begin.value = self._before.int_ptr
+
+    def failed(self, code: int) -> DriverError:
+        """Return the error for the code of a call, none of which comes after it."""
+        if self._end:
+            release_event(self._end)
+        return failure("clEnqueueCommandBufferKHR", code)
 
 
 class Retired:

@@ -36,7 +36,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
 
         monkeypatch.setattr(kind, name, counted)
 
-    count(CommandBuffer, "enqueue", "buffers")
+    count(CommandBuffer, "calls", "buffers")
     count(_kernel.Kernel, "on", "commands")
     return counts
 
