@@ -292,6 +292,7 @@ class FrameworkRecorder(Recorder):
         self.name: str = backend.name
         self.backend: Backend = backend
         self.pool = pool
+        self.counted = None
 
     def lends(self, made: Any) -> bool:
         """Return True if the backend alone can run the work of a graph or an executable.

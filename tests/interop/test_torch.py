@@ -584,6 +584,14 @@ def test_what_is_lent_draws_no_random_numbers(unit, needs_torch):
     assert (unit.recorder.native, unit.executable.native, unit.backend.log) == ("graph", "executable", [])
 
 
+def test_a_capture_that_nobody_has_counted_can_be_ended(unit):
+    """That is how `diagnose` tries a call in a capture of its own."""
+    unit.recorder.torch_graph = SimpleNamespace(capture_end=lambda: None, raw_cuda_graph=lambda: 7)
+    unit.recorder.stream = "stream"
+    assert unit.recorder.capture_end(unit.recorder) is unit.recorder
+    assert unit.recorder.native == "borrow_graph's answer"
+
+
 def test_torch_makes_and_destroys_executables_without_breaking_captures(unit):
     made = unit.recorder.instantiate(unit.recorder)
     assert made is unit.recorder.executable
