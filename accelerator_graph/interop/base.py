@@ -294,6 +294,13 @@ class FrameworkRecorder(Recorder):
         self.pool = pool
         self.counted = None
 
+    def another(self) -> FrameworkRecorder:
+        """Return a recorder for one more capture into the pool, beside what this one has captured.
+
+        By default this one, which has to be able to begin again then.
+        """
+        return self
+
     def lends(self, made: Any) -> bool:
         """Return True if the backend alone can run the work of a graph or an executable.
 

@@ -312,6 +312,10 @@ class TorchRecorder(FrameworkRecorder):
 
     # ---- capture -------------------------------------------------------------------------------
 
+    def another(self) -> TorchRecorder:
+        """Return another one: this is the graph that it has captured."""
+        return TorchRecorder(self.backend, self._given, self.device, self._registered, self._framework)
+
     def capture_begin(self, stream: Any, mode: CaptureMode) -> TorchRecorder:
         """Let torch begin a capture of its current stream, which is this one."""
         torch, device = sys.modules["torch"], self.device

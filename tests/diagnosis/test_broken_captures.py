@@ -418,7 +418,7 @@ def test_a_signal_handler_is_named_or_was_not_seen(stream):
     finally:
         signal.signal(signal.SIGALRM, before)
     if [(each.file, each.line) for each in error.calls] != [marked(handler)]:
-        assert "and nobody saw the call that broke it; look at thread" in str(error)
+        assert "look at thread" in str(error)  # those without Python code, or one that could not be watched
 
 
 def nobody_saw(error):

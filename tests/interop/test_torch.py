@@ -592,6 +592,25 @@ def test_a_capture_that_nobody_has_counted_can_be_ended(unit):
     assert unit.recorder.native == "borrow_graph's answer"
 
 
+def test_a_recorder_is_the_graph_of_its_capture_and_another_one_makes_the_next(torch):
+    """The first graph is kept, and with it torch's pool."""
+    with ag.Stream(0, backend="cuda") as stream:
+        graph = ag.Graph()
+        graph.capture_begin()
+        capture = graph._capture
+        first = capture.recorder
+        first.capture_end(first)
+        capture.recorder = second = first.another()
+        capture._token = second.capture_begin(stream.native, "thread_local")
+        with pytest.warns(ag.errors.EmptyGraphWarning):
+            graph.capture_end()
+        assert second.torch_graph is not first.torch_graph
+        assert first.pool == second.pool == graph.pool()
+        first.destroy_executable(first.instantiate(first))
+        first.destroy_graph(first)
+        graph.reset()
+
+
 def test_torch_makes_and_destroys_executables_without_breaking_captures(unit):
     made = unit.recorder.instantiate(unit.recorder)
     assert made is unit.recorder.executable

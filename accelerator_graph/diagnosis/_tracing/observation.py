@@ -18,7 +18,7 @@ from ..._core.labels import Labels
 from ..._core.ownership import Owned
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError, CaptureError, DriverError
-from ...interop.base import Inspectable
+from ...interop.base import FrameworkRecorder, Inspectable
 from . import wording
 from .places import PURE, callers, is_passive, kind_of, name_of, stack_of
 from .streams import IN_C, NAMES, WAITS, Escapes, Streams
@@ -393,6 +393,8 @@ class Pieces:
     def _record(self) -> None:
         """Begin the next piece."""
         capture = self._capture
+        if isinstance(capture.recorder, FrameworkRecorder):
+            capture.recorder = capture.recorder.another()
         keep = partial(setattr, capture, "_token")
         any(map(keep, map(capture.recorder.capture_begin, (capture.native,), (capture.mode,))))  # at once
         self._inside = None
