@@ -288,7 +288,7 @@ class TorchRecorder(FrameworkRecorder):
         self.name: str = backend.name
         self.backend = backend
         self.pool = pool
-        self.counted = None
+        self.counted: int | None = None
         self.device = device
         self.thread: threading.Thread = process.thread.identity.thread
         self.stream: Any = None

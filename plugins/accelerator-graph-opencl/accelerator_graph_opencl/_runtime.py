@@ -21,8 +21,8 @@ class Runtime:
     __slots__ = ("_retired", "captures", "devices")
 
     def __init__(self) -> None:
-        self.devices = Devices()
-        self.captures = Captures("opencl")
+        self.devices: Devices = Devices()
+        self.captures: Captures = Captures("opencl")
         self._retired = Retired()
 
     def fill(self, stream: Stream, dst: Any, value: int, nbytes: int | None) -> None:
