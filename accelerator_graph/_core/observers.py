@@ -29,8 +29,8 @@ class Observer:
     - ``used(array)``: A framework reports an array from before the capture that the captured work uses, at
       its first use. Returns a callable that takes the report back.
     - ``collective(collective)``: The captured work asks for a `Collective`.
-    - ``stop()``: The captured code has ended, well or not. Called on any thread, perhaps twice; must not
-      raise.
+    - ``stop()``: The captured code has ended, well or not, or the capture did not begin. Called on any
+      thread, perhaps twice; must not raise.
     - ``end()``: Then, if it has ended well, while the stream is still being captured.
     - ``explained(error, cause)``: The capture has failed. Returns the `CaptureError` to raise in the place
       of `error`; `cause` is what the captured code raised, or None.

@@ -745,6 +745,19 @@ def test_without_it_the_error_says_how_to_turn_it_on(stream):
         assert advice not in str(broken_by(body, ag.Graph()))
 
 
+def test_a_capture_that_does_not_begin_is_explained_by_the_library_alone(stream):
+    token = stream._backend.capture_begin(stream.native, "default")
+    try:
+        with pytest.raises(ag.DriverError):
+            stream.synchronize()
+        fact = "an earlier capture of the stream failed and was not ended"
+        with pytest.raises(ag.CaptureError, match=fact), ag.Graph(observe=ag.diagnose()):
+            raise AssertionError
+    finally:
+        stream._backend.capture_abandon(token)
+    assert named(waits, ag.Graph(observe=ag.diagnose()), stream)
+
+
 def test_nothing_is_watched_afterwards(stream):
     before = (
         sys.gettrace(),

@@ -16,7 +16,7 @@ from typing import IO, Any
 from torch_cpu import server
 from torch_cpu.environment import environment
 
-SOCKET = "ACCELERATOR_GRAPH_TEST_FORKS"
+SOCKET = "TORCH_CPU_FORKS"
 """The variable with the socket of that process, the server."""
 
 

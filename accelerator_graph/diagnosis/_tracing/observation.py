@@ -71,7 +71,7 @@ class CaptureTrace:
         if self.pieces is not None:
             self.status = self.pieces.status
         self._before: Any = None
-        """Where all threads were when the capture began."""
+        """Where all threads were when the capture began; None if it did not."""
         self._moved: list[str] = []
         """The threads that ran meanwhile and could not be watched."""
         self._subject = capture.subject
@@ -230,7 +230,8 @@ class CaptureTrace:
         """Watch no more."""
         if self.stopped:
             return
-        if threading.get_ident() == self.thread and self._found is None and not self.goes_on():
+        began = self._before is not None
+        if began and threading.get_ident() == self.thread and self._found is None and not self.goes_on():
             self._broke_between(sys._getframe(1))
         self.stopped = True
         self._ask_no_more()
