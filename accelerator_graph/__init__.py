@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ._core.labels import ModuleLabels as ModuleLabels
     from ._core.labels import label as label
     from ._core.labels import label_modules as label_modules
-    from ._core.liveness import ownership as ownership
     from ._core.memory import measure_memory as measure_memory
     from ._core.node_changes import NodeChange as NodeChange
     from ._core.observers import Observer as Observer
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from .api import graph as graph
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
+    from .checking.observer import ownership as ownership
     from .diagnosis._tracing import diagnose as diagnose
     from .diagnosis.progress import progress as progress
     from .diagnosis.ranks import RanksReport as RanksReport
@@ -83,6 +83,8 @@ if TYPE_CHECKING:
     from .inspection.memory import MemoryAmount as MemoryAmount
     from .inspection.memory import MemoryReport as MemoryReport
     from .inspection.memory import PoolMemory as PoolMemory
+    from .inspection.memory_check import MemoryCheck as MemoryCheck
+    from .inspection.memory_check import MemoryFinding as MemoryFinding
     from .inspection.profile import GraphProfile as GraphProfile
     from .inspection.timings import KernelTime as KernelTime
     from .inspection.timings import LabelTime as LabelTime
@@ -93,7 +95,6 @@ __version__ = "0.1.0"
 _NAMES = {
     "": "api backends compat errors interop testing",
     "._core.labels": "ModuleLabels label label_modules",
-    "._core.liveness": "ownership",
     "._core.memory": "measure_memory",
     "._core.observers": "Observer note_collective",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
@@ -106,6 +107,7 @@ _NAMES = {
     "._graphed.torch.callables": "make_graphed_callables",
     ".api": "Graph current_graph graph",
     ".backends.base": "CaptureMode",
+    ".checking.observer": "ownership",
     ".backends.registry": "use_backend",
     ".diagnosis._tracing": "diagnose",
     ".diagnosis.progress": "progress",
@@ -122,6 +124,7 @@ _NAMES = {
     ".inspection.description": "GraphDescription",
     ".inspection.difference": "diff",
     ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
+    ".inspection.memory_check": "MemoryCheck MemoryFinding",
     ".inspection.graph": "memory_report",
     ".inspection.fingerprint": "Fingerprint",
     ".inspection.profile": "GraphProfile",

@@ -17,7 +17,7 @@ from ._core.graph import BaseGraph
 from ._core.graph import graph as graph
 from ._core.replay import Changing
 from ._core.streams import Stream
-from ._interpreter.outside import setting
+from ._interpreter.outside import setting, variable
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError, GraphStateError
 from .interop import base as frameworks
@@ -117,16 +117,18 @@ class Graph(BaseGraph):
         return self
 
     def _observers_of_environment(self) -> tuple[observers.Observer, ...]:
-        kinds: list[type[observers.Observer]] = []
+        wanted: list[observers.Observer | None] = []
         if setting(observers.DIAGNOSE, "1", "0") == "1":
             from .diagnosis._tracing import diagnose
 
-            kinds.append(diagnose)
-        if setting(observers.LIVENESS, "1", "0") == "1":
-            from ._core.liveness import ownership as owned
+            wanted.append(diagnose())
+        every = observers.check_every(variable(observers.CHECK))
+        if every is not None:
+            from .checking.observer import ownership as owned
 
-            kinds.append(owned)
-        return tuple(kind() for kind in kinds if not any(isinstance(each, kind) for each in self._observers))
+            wanted.append(owned(every))
+        given = {type(each) for each in self._observers}
+        return tuple(each for each in wanted if each is not None and type(each) not in given)
 
     # ---- executable ----------------------------------------------------------------------------
 
@@ -213,14 +215,14 @@ class Graph(BaseGraph):
         return runner.bind(target or runner.destination(), self)
 
     def watch(self, obj: T) -> T:
-        """Refuse replays once the memory of an array is gone; return the array.
+        """Refuse replays once the memory of an array is gone, as `ownership` does; return the array.
 
         For arrays that only raw kernels use; allowed in any state. During a capture, the array is watched as
         long as the graph does that work, otherwise until the graph is reset. For torch, CuPy and NumPy arrays
         the memory is watched, which views keep alive; for other types, the object itself. Raises TypeError if
         that can't be referenced weakly.
         """
-        from ._core.liveness import Watched, Watchlist
+        from .checking.observer import Watched, Watchlist
 
         runner = self._runner
         if self._capture is not None:
@@ -231,9 +233,10 @@ class Graph(BaseGraph):
             watched = Watched()
             self._observers += (watched,)
         with nullcontext() if runner is None else runner.lock:
-            if runner is not None and watched not in runner.observations:
-                runner.observe(watched, *runner.observations)
             watched.add(obj)
+            if runner is not None:
+                others = (each for each in runner.observations if each is not watched)
+                runner.observe(watched, *others)
         return obj
 
     def reset(self) -> None:
@@ -388,6 +391,31 @@ class Graph(BaseGraph):
         from .inspection.graph import graph_memory
 
         return graph_memory(self)
+
+    def check(self) -> inspection.MemoryCheck:
+        """Return whether the graph still owns what it reads and writes, without running it.
+
+        Looks up the addresses in the executable, as it is now, in what the allocators of the frameworks and
+        the driver say, and in what `ownership` and `watch` know. An address that is not surely a pointer is
+        never called wrong. Memory that is reached through pointers in memory is not looked at. The guide
+        about memory has the table of verdicts.
+
+        Returns
+        -------
+        MemoryCheck
+            ``str()`` is a text for a terminal; `MemoryCheck.wrong` has what is wrong.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, or the graph was kept neither by ``Graph(keep_graph=True)`` nor by
+            ``Graph(observe=ownership())``.
+        UnsupportedError
+            The backend can't list nodes.
+        """
+        from .checking.check import check
+
+        return check(self)
 
     def fingerprint(self) -> inspection.Fingerprint:
         """Return a short form of `describe` that is the same for equal graphs of all processes and runs.

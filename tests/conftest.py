@@ -24,7 +24,7 @@ SIMULATOR_OF = {"software_driver": "cuda", "amd_runtime": "amd", "torch_python":
 NEED_OF = {
     (TESTS / "backends/cuda", "backend"): "cuda",
     (TESTS / "backends/hip", "backend"): "hip",
-    (TESTS / "core/test_liveness.py", "torch"): "torch",
+    (TESTS / "core/test_watched_arrays.py", "torch"): "torch",
     (TESTS / "graphed", "device"): "no_gpu",
 }
 """What a fixture needs, by the folder or the module that it stands in."""

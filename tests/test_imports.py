@@ -29,7 +29,7 @@ ON_DEMAND = [
     "_cli",
     "inspection.files",
     "_core.labels",
-    "_core.liveness",
+    "checking",
     "_core.memory",
     "_core.node_changes",
     "_core.profiling",

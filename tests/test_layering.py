@@ -61,9 +61,14 @@ RULES = [
         "",
     ),
     (
+        "checking",
+        "errors _interpreter backends.base interop.base interop.registry _core _arrays inspection checking",
+        "",
+    ),
+    (
         "api",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection "
-        "diagnosis._tracing",
+        "checking diagnosis._tracing",
         "",
     ),
     (
@@ -98,10 +103,11 @@ RULES = [
     ),
     (
         "compat",
-        "errors _interpreter backends.base backends.registry interop.registry interop.torch _core api compat",
+        "errors _interpreter backends.base backends.registry interop.registry interop.torch _core checking "
+        "api compat",
         "",
     ),
-    (PACKAGE, "errors backends inspection interop _core api _graphed diagnosis compat testing", ""),
+    (PACKAGE, "errors backends inspection interop _core checking api _graphed diagnosis compat testing", ""),
     (
         "testing.programs testing._programs.drawing",
         f"{PACKAGE} _install backends backends.base testing",
@@ -320,7 +326,7 @@ def test_permitted_import_passes(module: str, source: str) -> None:
     assert violations(module, source) == []
 
 
-TOOLS = "_core.liveness diagnosis inspection _graphed compat api"
+TOOLS = "checking diagnosis inspection _graphed compat api"
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if fits(module, "_core")])

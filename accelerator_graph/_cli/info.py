@@ -260,6 +260,18 @@ def graph_option(effect: str, variable: str) -> Callable[[str], str]:
     return say
 
 
+def check_option(value: str) -> str:
+    """Say what a value of the variable does. Values that say nothing make `Graph` raise ValueError."""
+    try:
+        every = observers.check_every(value)
+    except ValueError as error:
+        return f"Graph() raises ValueError: {error}"
+    if every is None:
+        return "no graph checks what it reads, even if the program asks for it"
+    more = f", and every {every} replays later" if every else ""
+    return f"graphs check at their first replay{more} whether they still own what they read"
+
+
 def verify_option(value: str) -> str:
     """Say what a value of the variable does. Other values than ``first`` make `graphed` raise ValueError."""
     try:
@@ -271,9 +283,7 @@ def verify_option(value: str) -> str:
 
 VARIABLES: dict[str, Callable[[str], str]] = {
     "BACKEND": lambda value: "the backend if the code names none",
-    "CHECK_INPUT_LIVENESS": graph_option(
-        "a graph refuses to replay once an input is freed", observers.LIVENESS
-    ),
+    "CHECK": check_option,
     "DIAGNOSE": graph_option("a capture that fails names the call that broke it", observers.DIAGNOSE),
     "DISABLE_PLUGINS": switch("installed plug-ins are not looked for"),
     "PROGRAMS": lambda value: "the number of random programs in a backend's tests",

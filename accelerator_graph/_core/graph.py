@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SWITCHES = keys(observers.DIAGNOSE, observers.LIVENESS)
+_SWITCHES = keys(observers.DIAGNOSE, observers.CHECK)
 
 _FRAMES = 200
 """The frames that abandoning a capture may take, with frameworks that take part."""
@@ -316,6 +316,8 @@ class BaseGraph:
         runner = self._runner
         assert runner is not None
         lasting = [each for each in self._observers if isinstance(each, observers.Lasting) and each]
+        if any(getattr(each, "keeps_graph", False) for each in capture.observations):
+            runner.keeps_graph = True
         runner.observe(*lasting, *observers.handed_on(capture.observations))
         return observers.own_nodes(capture.observations)
 

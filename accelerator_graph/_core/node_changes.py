@@ -67,15 +67,16 @@ class NodeChanges:
         "_executable",
         "_kept",
         "_set",
-        "_setters",
         "graph",
+        "setters",
     )
 
     def __init__(self, backend: Backend, graph: Any, executable: Any) -> None:
         self.graph = graph
         self._backend = backend
         self._executable = executable
-        self._setters: dict[int, NodeSetter] = {}
+        self.setters: dict[int, NodeSetter] = {}
+        """What changes the nodes that were changed, or were to be."""
         self._set: dict[int, set[str]] = {}
         self._disabled: set[int] = set()
         self._kept: dict[tuple[int, str], object] = {}
@@ -88,7 +89,7 @@ class NodeChanges:
         return [self._seen(node) if node.id in self._set else node for node in nodes], edges
 
     def _seen(self, node: GraphNode) -> GraphNode:
-        names, setter = self._set[node.id], self._setters[node.id]
+        names, setter = self._set[node.id], self.setters[node.id]
         blocks = setter.blocks
         new: dict[str, Any] = {
             name: int.from_bytes(blocks[setter.block_of(name)], "little")
@@ -99,6 +100,11 @@ class NodeChanges:
             new["values"] = tuple(values)
         changed = tuple(name for name in _NAMES if name in names)
         return node._replace(changed=changed, enabled=node.id not in self._disabled, **new)
+
+    @property
+    def kept(self) -> tuple[object, ...]:
+        """The objects that the changed nodes use."""
+        return tuple(self._kept.values())
 
     @property
     def disables(self) -> bool:
@@ -162,12 +168,12 @@ class NodeChanges:
             yield Step(partial(enable, enabled), partial(enable, was), done)
 
     def _setter(self, number: int) -> NodeSetter | None:
-        if number not in self._setters:
+        if number not in self.setters:
             found = self._backend.node_setter(self.graph, self._executable, number)
             if found is None:
                 return None
-            self._setters[number] = found
-        return self._setters[number]
+            self.setters[number] = found
+        return self.setters[number]
 
     def _value(self, where: str, setter: NodeSetter, given: object) -> Change:
         block = setter.block_of("value")

@@ -13,8 +13,21 @@ from .capture import report_collective
 
 DIAGNOSE = "ACCELERATOR_GRAPH_DIAGNOSE"
 """The environment variable that has every graph diagnosed."""
-LIVENESS = "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS"
-"""The environment variable that has every graph watch the arrays that it uses, or forbids that."""
+CHECK = "ACCELERATOR_GRAPH_CHECK"
+"""The environment variable that has every graph know the arrays that it uses, or forbids that."""
+
+
+def check_every(value: str) -> int | None:
+    """Return after how many replays each `CHECK` asks for a check: 0 for the first one only, None for none.
+
+    Raises ValueError if the variable has a value that says nothing.
+    """
+    word, _, number = value.partition(":")
+    if word == "every" and number.isdecimal() and int(number):
+        return int(number)
+    if value not in ("", "0", "1"):
+        raise ValueError(f"{CHECK} is {value!r}; set it to 1, 0 or every:N, such as every:100, or unset it.")
+    return 0 if value == "1" else None
 
 
 class Observer:
@@ -43,7 +56,10 @@ class Observer:
       or None. Without this method, nothing stays.
     - ``own_name(node)``: Of an object that stays: the name by which `Graph.describe` shows a node that it
       has recorded; empty for every other node.
-    - ``check()``: Of an object that stays: called ahead of every replay. If it raises, nothing is launched.
+    - ``keeps_graph``: True to have the graph kept beside its executable, as ``keep_graph`` does.
+    - ``kept_by(runner)``: Of an object that stays: it stays with the work of a graph, which this replays.
+    - ``check()``: Of an object that stays: called ahead of every replay, until it returns True. If it raises,
+      nothing is launched. ``runner.executable.let_go()`` has it called again.
     """
 
     __slots__ = ()

@@ -50,14 +50,17 @@ class Executable(Owned):
         Stands for the executable in bindings, which don't keep it alive.
     runs : tuple
         The bindings whose runs may be in progress, with their streams, which are kept alive.
+    setters : dict or None
+        What changes single nodes, by their numbers: the present parameters of these nodes.
     """
 
-    __slots__ = ("changes", "key", "made_of", "runs")
+    __slots__ = ("changes", "key", "made_of", "runs", "setters")
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
         super().__init__(recorder, backend, value, *keeps)
         self.made_of: object = None
         self.changes: NodeChanges | None = None
+        self.setters: dict[int, NodeSetter] | None = None
         self.key = object()
         self.runs: tuple[tuple[ref[Binding], Stream], ...] = ()
 
@@ -83,7 +86,7 @@ class Executable(Owned):
         return found
 
     def let_go(self) -> None:
-        """Have no binding keep this alive."""
+        """Have no binding keep this alive, or launch it again without its check."""
         for binding, _ in self.runs:
             if (bound := binding()) is not None:
                 bound.let_go()
@@ -107,7 +110,8 @@ class Current:
     executable : Executable or None
         The executable, once there is one.
     check : callable, optional
-        Called before every launch. If it raises, nothing is launched and the exception passes.
+        Called before launches. If it raises, nothing is launched and the exception passes. Once it has
+        returned True, the callable that launches does not call it again, unless it is let go.
     former : list of Event or Stream
         What the first run has to wait for: the runs of former executables. Empty from then on.
     why : str
@@ -121,7 +125,7 @@ class Current:
     def __init__(
         self,
         executable: Executable | None,
-        check: Callable[[], None] | None,
+        check: Callable[[], object] | None,
         former: list[Event | Stream],
         why: str = RESET_MEANWHILE,
         until: Literal["replay", "instantiate", "never"] = "replay",
@@ -132,7 +136,7 @@ class Current:
         self.why = why
         self.until = until
 
-    def checked(self, check: Callable[[], None] | None) -> Current:
+    def checked(self, check: Callable[[], object] | None) -> Current:
         """Return the same with this check."""
         return Current(self.executable, check, self.former, self.why, self.until)
 
@@ -204,8 +208,7 @@ class Binding:
     def _decide(self, current: Current, prepared: object, call: Callable[[], Any] | None) -> None:
         """Launch what this callable has not launched before, or what has to be checked each time."""
         stream, executable, check = self._stream, current.executable or current.launchable(), current.check
-        if check is not None:
-            check()
+        settled = check is None or check()
         if call is None or prepared is not executable.key:
             call = executable.launch_on(stream, stream._backend.native_calls(stream._native))
             self._prepared = executable.key, call
@@ -220,7 +223,7 @@ class Binding:
             current.former.clear()
         if len(executable.runs) > 1:
             executable.forget_runs()
-        if check is None:
+        if settled:
             self._connect(current, executable, call)
 
     def _connect(self, current: Current, executable: Executable, call: Callable[[], Any]) -> None:
@@ -430,7 +433,10 @@ class Runner:
     def node_setter(self, node: int) -> NodeSetter | None:
         """Return what changes a node of the executable; None if nothing can."""
         captured, executable = self.kept(), self.launchable()
-        return captured.backend.node_setter(captured.native, executable.native, node)
+        found = captured.backend.node_setter(captured.native, executable.native, node)
+        if found is not None:
+            executable.setters = {**(executable.setters or {}), node: found}
+        return found
 
     @property
     def dropped(self) -> str:
@@ -614,6 +620,9 @@ class Runner:
 
     def observe(self, *observations: Any) -> None:
         """Have these observations, whose checks are called ahead of every launch from now on."""
+        for each in observations:
+            if hasattr(each, "kept_by"):
+                each.kept_by(self)
         with self.lock:
             self.launching.owner = self._current.checked(_check_of(observations))
             self.observations = observations
@@ -655,14 +664,9 @@ def make_room(table: dict[Any, Any]) -> None:
             del table[next(iter(table))]
 
 
-def _check_of(observations: Iterable[Any]) -> Callable[[], None] | None:
-    """Return what has to be called ahead of every replay; None if nothing has to."""
-    checks: list[Callable[[], None]] = [each.check for each in observations if hasattr(each, "check")]
+def _check_of(observations: Iterable[Any]) -> Callable[[], object] | None:
+    """Return what has to be called ahead of replays until it returns True; None if nothing has to."""
+    checks: list[Callable[[], object]] = [each.check for each in observations if hasattr(each, "check")]
     if len(checks) < 2:
         return checks[0] if checks else None
-
-    def check() -> None:
-        for each in checks:
-            each()
-
-    return check
+    return lambda: all(tuple(each() for each in checks))  # every one is called

@@ -1,4 +1,4 @@
-"""The process: hooks for forks and for the exit, an identity for each thread, the size of the heap."""
+"""The process: hooks for forks and the exit, an identity for each thread, its heap, and what it can read."""
 
 from __future__ import annotations
 
@@ -96,6 +96,23 @@ def heap_bytes() -> int | None:
         return None
     info = ask()
     return int(info.uordblks + info.hblkhd)
+
+
+def is_readable(address: int) -> bool | None:
+    """Return whether the system lets the process read the memory at an address; None where it does not tell.
+
+    False is no proof of anything by itself: memory of a device can't be read by the host.
+    """
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            for line in maps:
+                span, access, *_ = line.split(maxsplit=2)
+                start, end = (int(each, 16) for each in span.split("-"))
+                if start <= address < end:
+                    return access.startswith("r")
+    except (OSError, ValueError):  # not on Linux
+        return None
+    return False
 
 
 @cache

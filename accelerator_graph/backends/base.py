@@ -399,6 +399,7 @@ if TYPE_CHECKING:
     from ._contract import GraphEdge as GraphEdge
     from ._contract import GraphNode as GraphNode
     from ._contract import LaunchFunction as LaunchFunction
+    from ._contract import MemoryState as MemoryState
     from ._contract import Misfit as Misfit
     from ._contract import NativeCalls as NativeCalls
     from ._contract import NodeParameters as NodeParameters

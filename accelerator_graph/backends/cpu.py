@@ -25,6 +25,7 @@ from .base import (
     CaptureMode,
     CaptureStatus,
     GraphContents,
+    MemoryState,
     Misfit,
     NativeCalls,
     NodeParameters,
@@ -287,6 +288,13 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
         from ._cpu.contents import host_bytes
 
         return host_bytes(obj.nodes)
+
+    def memory_at(self, graph: Graph, addresses: Sequence[int]) -> Sequence[MemoryState | None]:
+        """Return which addresses lie in memory that the recorded fills and copies keep alive."""
+        from ._cpu.contents import held_memory
+
+        spans = held_memory(graph.nodes)
+        return ["held" if any(address in span for span in spans) else None for address in addresses]
 
     def parameters(self, graph: Graph) -> Sequence[NodeParameters]:
         """Return those of fills and copies; what callables do is not known."""

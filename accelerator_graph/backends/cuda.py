@@ -354,6 +354,27 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
             free, total = driver.call("cuMemGetInfo")
         return base.DeviceMemory(int(free), int(total), used, reserved)
 
+    def memory_at(self, graph: Graph, addresses: Sequence[int]) -> Sequence[base.MemoryState | None]:
+        """Return what the driver knows of the memory at these addresses; not all host memory is known.
+
+        The driver tells an address that it does not know by a memory type of 0, and by no error.
+        """
+        from .._interpreter.process import is_readable
+
+        driver, kinds = self._driver, self._driver.api.CUpointer_attribute
+        wanted = [kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE]
+        found: list[base.MemoryState | None] = []
+        with driver.relaxed(graph.context):
+            for address in addresses:
+                code, *answer = driver.answer("cuPointerGetAttributes", 1, wanted, address)
+                if code is not driver.success:
+                    found.append(None)
+                elif int(answer[0][0]):
+                    found.append("there")
+                else:
+                    found.append("gone" if is_readable(address) is False else None)
+        return found
+
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""
         flags = self._driver.api.CUgraphDebugDot_flags

@@ -51,6 +51,7 @@ from .base import (
 from .mixins import Lends, MarksProgress, TimesGraphs, UpdatesGraphs
 
 _LEGACY = 1
+_NOT_FOUND = 500
 _FILLS_OF_HOST_MEMORY = 70_200_000
 """The version from which replays do them: 6.4 does them once, when the graph is instantiated."""
 _PORTABLE_AND_COHERENT = 0x4000_0001
@@ -381,6 +382,21 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
             finally:
                 self.destroy_graph(copy)
         return None if after is None or after < before else after - before
+
+    def memory_at(self, graph: Graph, addresses: Sequence[int]) -> Sequence[base.MemoryState | None]:
+        """Return what the runtime knows of the memory at these addresses; not all host memory is known."""
+        from .._interpreter.process import is_readable
+
+        driver = self._driver
+        found: list[base.MemoryState | None] = []
+        with driver.relaxed(graph.device):
+            for address in addresses:
+                code, *_ = driver.answer("hipMemGetAddressRange", address)
+                if code:
+                    driver.clear()
+                is_unknown = code == _NOT_FOUND and is_readable(address) is False
+                found.append("gone" if is_unknown else None if code else "there")
+        return found
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the runtime write the graph to `path` in the DOT language."""

@@ -159,6 +159,15 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
 
         return [NodeParameters(node.kind, None) for node in self.nodes(graph)[0]]
 
+    def memory_at(self, graph: Any, addresses: Sequence[int]) -> Sequence[contract.MemoryState | None]:
+        """Return what is known of the memory at each of these addresses, which the graph may use.
+
+        ``"held"`` if the graph keeps it alive, ``"there"`` if the driver has memory there, ``"gone"`` if it
+        says for certain that there is none, which `Graph.check` reports as an error; None, as the default
+        does, for all that is not known. Disturbs no capture in progress.
+        """
+        return [None] * len(addresses)
+
     def dump(self, graph: Any, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing in DOT, for any suffix. Return False if the library has to draw one."""
         return False

@@ -7,12 +7,14 @@ if TYPE_CHECKING:
     from .description import GraphDescription as GraphDescription
     from .fingerprint import Fingerprint as Fingerprint
     from .memory import GraphMemory as GraphMemory
+    from .memory_check import MemoryCheck as MemoryCheck
     from .profile import GraphProfile as GraphProfile
 
 _HOMES = {
     "Fingerprint": "fingerprint",
     "GraphDescription": "description",
     "GraphMemory": "memory",
+    "MemoryCheck": "memory_check",
     "GraphProfile": "profile",
 }
 """What methods of `Graph` return, by the module that defines it, which is imported on first use."""

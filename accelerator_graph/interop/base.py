@@ -8,8 +8,8 @@ A framework is one class in a package of its own, named by an entry point with t
 The library makes an instance only after the program has imported the framework. All methods but `backend`
 have defaults: implement those for which the framework has something to do. Streams are passed as handles.
 
-If `backend`, `current_stream`, `as_stream` or `pool_contents` raises, the framework is left out with a
-RuntimeWarning, and other frameworks and backends go on working. An exception of any other method abandons the
+If `backend`, `current_stream`, `as_stream`, `pool_contents`, `blocks` or `history` raises, the framework is
+left out with a RuntimeWarning, and other frameworks and backends go on working. An exception of any other method abandons the
 capture.
 """
 
@@ -26,13 +26,19 @@ from .._interpreter import imported_on_use
 from ..backends.base import Backend, Recorder
 
 if TYPE_CHECKING:
+    from .records import BlockHistory as BlockHistory
     from .records import Collective as Collective
     from .records import FrameworkReport as FrameworkReport
+    from .records import MemoryBlock as MemoryBlock
     from .records import PoolContents as PoolContents
     from .records import PoolSegment as PoolSegment
 else:  # most captures need none of these
     __getattr__ = imported_on_use(
-        __name__, {f"{__package__}.records": "Collective FrameworkReport PoolContents PoolSegment"}
+        __name__,
+        {
+            f"{__package__}.records": "BlockHistory Collective FrameworkReport MemoryBlock PoolContents "
+            "PoolSegment"
+        },
     )
 
 INTEROP_API_VERSIONS = (1,)
@@ -140,6 +146,20 @@ class Framework(ABC):
         kind = type(self)
         idle = kind.route is Framework.route and kind.recorder is Framework.recorder
         return PoolContents() if idle else None
+
+    def blocks(self) -> Sequence[MemoryBlock] | None:
+        """Return all blocks of memory that the allocator has, of every device and pool; None if not known.
+
+        For `Graph.check`, on any thread, even during captures, which it must not disturb.
+        """
+        return None
+
+    def history(self, address: int) -> BlockHistory | None:
+        """Return where the memory at an address was allocated and freed last; None if not known.
+
+        Asked only about addresses that `Graph.check` has found to be wrong.
+        """
+        return None
 
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]

@@ -143,6 +143,14 @@ class CuPy(Inspectable):
         memory = self._pools.get(pool)
         return base.PoolContents() if memory is None else memory.contents(device)
 
+    def blocks(self) -> list[base.MemoryBlock]:
+        """Return the blocks of the graphs' pools. CuPy does not tell those of its own, nor what is free."""
+        return [
+            base.MemoryBlock(segment.address, segment.nbytes, None, pool)
+            for pool, memory in list(self._pools.items())
+            for segment in memory.segments()
+        ]
+
     def _sweep(self) -> None:
         for memory in list(self._ended):
             if memory.free():
@@ -179,6 +187,10 @@ class _Memory:
         self.devices.add(int(block.device_id))
         self._segments.append((int(block.device_id), base.PoolSegment(int(block.ptr), int(block.size))))
         return cuda.MemoryPointer(block, 0)
+
+    def segments(self) -> list[base.PoolSegment]:
+        """Return what was got from the driver, on all devices."""
+        return [segment for _, segment in list(self._segments)]
 
     def contents(self, device: int) -> base.PoolContents:
         """Return what is in the pool. Nothing has been given back to the driver while the pool is in use."""

@@ -1,4 +1,4 @@
-"""What frameworks tell: the collectives and the pools of a capture, and a row of the report on frameworks."""
+"""What frameworks tell: collectives, pools and blocks of memory, and a row of the report on frameworks."""
 
 from __future__ import annotations
 
@@ -39,6 +39,24 @@ class PoolContents(NamedTuple):
     """In ascending order."""
     used: int | None = 0
     """How many bytes of them arrays occupy that are alive; None if that is not known."""
+
+
+class MemoryBlock(NamedTuple):
+    """A block of memory as a framework's allocator has it: an array's, or free."""
+
+    address: int
+    nbytes: int
+    alive: bool | None
+    """False if the allocator may give the block to somebody else; None if it does not tell."""
+    pool: tuple[int, int] = (0, 0)
+    """The id of the pool that it belongs to; ``(0, 0)`` is the allocator's default pool."""
+
+
+class BlockHistory(NamedTuple):
+    """Where a block was allocated and freed: a file and a line each, or empty."""
+
+    allocated: str = ""
+    freed: str = ""
 
 
 class FrameworkReport(NamedTuple):

@@ -1,6 +1,6 @@
 """Which frameworks take part: built-in ones, third parties' with entry points, and registered ones.
 
-`initialised`, `current_stream` and `as_stream` ask a framework. If it raises or gives a wrong answer, it is
+`initialised`, `current_stream`, `as_stream` and `blocks` ask a framework. If it raises or gives a wrong answer, it is
 left out with a warning, and the others go on working. The modules that call its other methods let
 exceptions pass.
 """
@@ -230,6 +230,21 @@ def pool_contents(frameworks: Iterable[Framework], pool: PoolId, device: int) ->
     used = [each.used for each in known if each.used is not None]
     segments = sorted(segment for each in known for segment in each.segments)
     return PoolContents(tuple(segments), sum(used) if len(used) == len(known) else None)
+
+
+def blocks(backend: str) -> list[tuple[str, Framework, Sequence[base.MemoryBlock]]]:
+    """Return the blocks of memory of the frameworks that tell theirs, with their names."""
+    found: list[tuple[str, Framework, Sequence[base.MemoryBlock]]] = []
+    for framework in active(backend):
+        told = _ask(framework, "blocks", tuple)
+        if told:
+            found.append((_name_of(framework), framework, told))
+    return found
+
+
+def history(framework: Framework, address: int) -> base.BlockHistory | None:
+    """Return where a framework's memory at an address was allocated and freed; None if not known."""
+    return _ask(framework, "history", lambda answer: answer, address)
 
 
 def complain(framework: Framework, method: str, problem: str) -> None:

@@ -164,6 +164,16 @@ class Torch(Inspectable):
         """Return the segments of the pool that the caching allocator has."""
         return contents(self.torch, pool, device)
 
+    def blocks(self) -> list[base.MemoryBlock]:
+        """Return the blocks of the caching allocator."""
+        return blocks(_snapshot(self.torch.cuda.memory_snapshot))
+
+    def history(self, address: int) -> base.BlockHistory | None:
+        """Return where memory was allocated and freed, if torch records that (`_record_memory_history`)."""
+        from ._torch.history import history
+
+        return history(self.torch, address)
+
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
     ) -> TorchRecorder | None:
@@ -542,6 +552,19 @@ def contents(torch: Any, pool: PoolId, device: int) -> base.PoolContents:
     ]
     segments = sorted(PoolSegment(segment["address"], segment["total_size"]) for segment in found)
     return PoolContents(tuple(segments), sum(segment["allocated_size"] for segment in found))
+
+
+def blocks(snapshot: list[dict[str, Any]]) -> list[base.MemoryBlock]:
+    """Return the blocks in a snapshot of the caching allocator."""
+    from .records import MemoryBlock
+
+    found = []
+    for segment in snapshot:
+        address, pool = segment["address"], tuple(segment.get("segment_pool_id", (0, 0)))
+        for block in segment["blocks"]:
+            found.append(MemoryBlock(address, block["size"], block["state"] != "inactive", pool))
+            address += block["size"]
+    return found
 
 
 def _snapshot(ask: Any) -> list[dict[str, Any]]:

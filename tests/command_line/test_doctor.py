@@ -200,13 +200,13 @@ def test_variables_that_disturb_are_found(tmp_path: Path) -> None:
         DEBUG_HIP_GRAPH_DOT_PRINT="0",
         ACCELERATOR_GRAPH_PURE_PYTHON="1",
         ACCELERATOR_GRAPH_BAKEND="cuda",
-        ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS="often",
+        ACCELERATOR_GRAPH_CHECK="often",
     )["findings"]
     assert {name for name in findings if name.isupper()} == {
         *("CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "AMD_LOG_LEVEL"),
         "PYTORCH_NO_CUDA_MEMORY_CACHING",
         *("ACCELERATOR_GRAPH_PURE_PYTHON", "ACCELERATOR_GRAPH_BAKEND"),
-        "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS",
+        "ACCELERATOR_GRAPH_CHECK",
     }
     assert "did you mean ACCELERATOR_GRAPH_BACKEND?" in findings["ACCELERATOR_GRAPH_BAKEND"]["fact"]
     assert "hides every NVIDIA GPU" in findings["CUDA_VISIBLE_DEVICES"]["fact"]

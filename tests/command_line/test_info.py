@@ -146,7 +146,7 @@ def test_info_says_why_a_bare_stream_takes_its_backend(plugin: Callable[..., dic
 def test_info_shows_the_variables_that_are_set(plugin: Callable[..., dict[str, str]]) -> None:
     variables = {
         "ACCELERATOR_GRAPH_BACKEND": "",
-        "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS": "yes",
+        "ACCELERATOR_GRAPH_CHECK": "yes",
         "ACCELERATOR_GRAPH_DISABLE_PLUGINS": "0",
         "ACCELERATOR_GRAPH_PURE_PYTHON": "false",
         "ACCELERATOR_GRAPH_BAKEND": "cuda",
@@ -159,7 +159,7 @@ def test_info_shows_the_variables_that_are_set(plugin: Callable[..., dict[str, s
     assert {name: row["value"] for name, row in rows.items()} == variables
     said = {name.removeprefix("ACCELERATOR_GRAPH_"): row["effect"] for name, row in rows.items()}
     assert said["BACKEND"] == "counts as unset, since it is empty"
-    assert said["CHECK_INPUT_LIVENESS"].startswith("Graph() raises ValueError: ")
+    assert said["CHECK"].startswith("Graph() raises ValueError: ")
     assert said["DISABLE_PLUGINS"] == "0 is the default"
     assert said["PURE_PYTHON"] == "the C extension is not used"
     assert said["BAKEND"].endswith("not read by the library; did you mean ACCELERATOR_GRAPH_BACKEND?")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .contents import GraphContents as GraphContents
     from .contents import GraphEdge as GraphEdge
     from .contents import GraphNode as GraphNode
+    from .contents import MemoryState as MemoryState
     from .contents import Misfit as Misfit
     from .parameters import Argument as Argument
     from .parameters import Change as Change
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 HOMES = {
     f"{__name__}.answers": "LaunchFunction NativeCalls SameContext SameStream SetFunction StatusFunction",
-    f"{__name__}.contents": "BackendReport DeviceMemory GraphContents GraphEdge GraphNode Misfit",
+    f"{__name__}.contents": "BackendReport DeviceMemory GraphContents GraphEdge GraphNode MemoryState Misfit",
     f"{__name__}.parameters": "Argument Change NodeParameters NodeSetter addresses_in word",
     "accelerator_graph.backends.mixins": "ChangesGraphs Enqueues Events HasHandles Lends MarksProgress "
     "ProfilesGraphs ReadsGraphs RecordsReplays TimesEvents TimesGraphs UpdatesGraphs",

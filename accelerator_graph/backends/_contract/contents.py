@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 
 class GraphNode(NamedTuple):
@@ -73,6 +73,10 @@ class DeviceMemory(NamedTuple):
     graphs_reserved: int | None = None
     """What nodes that allocate have taken from the driver, and what the driver keeps for such nodes. Both are
     of all graphs of this process on the device; None if the driver does not report."""
+
+
+MemoryState: TypeAlias = Literal["held", "there", "gone"]
+"""What a driver says of an address: the graph keeps the memory alive, there is memory, or there is none."""
 
 
 class Misfit(NamedTuple):

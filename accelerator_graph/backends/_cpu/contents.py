@@ -9,6 +9,7 @@ from numbers import Number
 from types import NoneType
 
 from ..base import GraphContents, GraphEdge, GraphNode
+from ..memory import Memory
 from .graph import Node, body_of
 from .work import Call, code_of, whole_call
 from .worker import Latch, Worker
@@ -79,6 +80,20 @@ def _shown(value: object) -> str:
 def host_bytes(nodes: Sequence[Node]) -> int:
     """Return the size of recorded calls, without the callables and the arguments themselves."""
     return sum(sys.getsizeof(part) for node in nodes for part in (node, node.after, *_own(node.call)))
+
+
+def held_memory(nodes: Sequence[Node]) -> list[range]:
+    """Return the memory that fills and copies keep alive, those of recorded replays included."""
+    found: list[range] = []
+    for node in nodes:
+        if node.kind == "graph":
+            found += held_memory(body_of(node.call))
+        elif node.kind in ("memset", "memcpy"):
+            memories = (each for each in node.call[1] if isinstance(each, Memory))
+            found += [
+                range(each.address, each.address + each.nbytes) for each in memories if each.owner is not None
+            ]
+    return found
 
 
 def _own(call: Call) -> tuple[object, ...]:

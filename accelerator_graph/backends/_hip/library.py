@@ -37,6 +37,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipSetDevice": (c_int,),
     "hipGetLastError": (),
     "hipMemGetInfo": (_NUMBER_OUT, _NUMBER_OUT),
+    "hipMemGetAddressRange": (_HANDLE_OUT, _NUMBER_OUT, c_void_p),
     "hipDeviceGetGraphMemAttribute": (c_int, c_int, _NUMBER_OUT),
     # streams and events
     "hipDeviceGetStreamPriorityRange": (_INT_OUT, _INT_OUT),

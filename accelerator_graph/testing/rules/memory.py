@@ -290,6 +290,25 @@ class AmountRules(Case):
         self.skip_unless(any(node.bodies for node in nodes), "does not list what a recorded replay runs")
         assert [each.inside for each in parameters] == [tuple(alone)]
 
+    @needs(Capability.ENQUEUE, Capability.NODES)
+    def test_memory_in_use_is_not_said_to_be_gone(self) -> None:
+        """`memory_at` never says of memory that a graph uses, and that is alive, that there is none."""
+        stream, source, target = self.stream(), self.used.buffer(8), self.used.buffer(8)
+        token = self.begin(stream)
+        try:
+            self._fill_and_copy(stream, source, target)
+        finally:
+            recorded = self.backend.capture_end(token)
+        nodes = self.backend.nodes(recorded)[0]
+        used = [at for node in nodes for at in (node.source, node.target) if at is not None]
+        states = self.backend.memory_at(recorded, used)
+        self.backend.destroy_graph(recorded)
+        assert len(states) == len(used)
+        assert [each for each in states if each not in ("held", "there", None)] == []
+        with self.graph(stream, keep_graph=True) as graph:
+            self._fill_and_copy(stream, source, target)
+        assert graph.check().wrong == ()
+
     def _fill_and_copy(self, stream: ag.Stream, source: Any, target: Any, nbytes: int | None = None) -> None:
         stream.fill(source, 7, nbytes)
         stream.copy(target, source, nbytes)

@@ -190,6 +190,18 @@ class TellsTheParametersInAnotherOrder(CpuBackend):
         return [*super().parameters(graph)][::-1]
 
 
+@caught_by("test_memory_in_use_is_not_said_to_be_gone")
+class SaysThatThereIsNoMemory(CpuBackend):
+    def memory_at(self, graph: Any, addresses: Any) -> Any:
+        return ["gone"] * len(addresses)
+
+
+@caught_by("test_memory_in_use_is_not_said_to_be_gone")
+class AnswersForFewerAddresses(CpuBackend):
+    def memory_at(self, graph: Any, addresses: Any) -> Any:
+        return super().memory_at(graph, addresses)[1:]
+
+
 @caught_by("test_memory_is_told_and_disturbs_no_capture")
 class TellingMemoryBreaksCaptures(CpuBackend):
     def capture_begin(self, stream: Any, mode: Any) -> Any:

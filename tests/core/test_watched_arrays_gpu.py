@@ -17,7 +17,7 @@ pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")
 
 SIZE = 1 << 16
-VARIABLE = "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS"
+VARIABLE = "ACCELERATOR_GRAPH_CHECK"
 
 
 @pytest.fixture(autouse=True)

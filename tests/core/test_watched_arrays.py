@@ -13,12 +13,12 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import interop
-from accelerator_graph._core import liveness
+from accelerator_graph.checking import observer
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 
 HERE = __file__
-VARIABLE = "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS"
+VARIABLE = "ACCELERATOR_GRAPH_CHECK"
 LIMIT = 120
 
 
@@ -84,7 +84,7 @@ def runs_fixture():
 
 def watched(g):
     """What a graph watches."""
-    lists = [each for each in g._runner.observations if isinstance(each, liveness.Watchlist)]
+    lists = [each for each in g._runner.observations if isinstance(each, observer.Watchlist)]
     return lists[0] if lists else ()
 
 
@@ -290,18 +290,17 @@ def test_the_variable_adds_it_or_forbids_it(standin, runs, monkeypatch, variable
     assert bool(standin.log) is on
 
 
-@pytest.mark.parametrize("value", ["yes", "true", "2"])
+@pytest.mark.parametrize("value", ["yes", "true", "2", "every", "every:0", "every:-1", "always:3"])
 def test_other_values_are_errors(monkeypatch, value):
     monkeypatch.setenv(VARIABLE, value)
-    with pytest.raises(ValueError, match=f"^{VARIABLE} is {value!r}; set it to 1 or 0, or unset it.$"):
+    with pytest.raises(ValueError, match=f"^{VARIABLE} is {value!r}; set it to 1, 0 or every:N, "):
         ag.Graph()
 
 
 def test_nothing_is_in_the_way_of_replays_without_it(standin, runs, monkeypatch):
-    monkeypatch.setattr(liveness.Watchlist, "check", lambda self: pytest.fail("it is checked"))
+    monkeypatch.setattr(observer.Watchlist, "check", lambda self: pytest.fail("it is checked"))
     x = Array()
     runs_well(capture(standin, runs, x, observe=()), runs)
-    runs_well(capture(standin, runs), runs)  # nothing was found
     with pytest.raises(pytest.fail.Exception, match="it is checked"):
         capture(standin, runs, x).replay()
 

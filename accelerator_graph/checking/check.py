@@ -1,0 +1,315 @@
+"""Looks up the addresses of a graph in what arrays, allocators and the driver say: `Graph.check`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .._core import ownership
+from .._core.graph import BaseGraph
+from .._core.labels import if_in_order
+from ..errors import GraphStateError
+from ..inspection.memory_check import WRONG, MemoryCheck, MemoryFinding
+from ..inspection.names import title
+from ..inspection.text import count
+from ..interop import registry as interop
+from .arrays import WatchedMemory, memory_of, span_of
+from .pointers import Addresses, Pointer, addresses
+
+if TYPE_CHECKING:
+    from .._core.capture import Captured
+    from .._core.replay import Runner
+    from ..backends.base import NodeSetter
+    from ..interop.base import Framework, MemoryBlock, PoolId
+
+_SHOWN = 5
+_DEFAULT_POOL = (0, 0)
+
+
+def check(graph: BaseGraph) -> MemoryCheck:
+    """Return whether a graph owns what it reads and writes."""
+    captured = graph._kept("check()")
+    return _examined(graph._runner_for("check()"), captured, graph._retained or ())
+
+
+def refuse_what_is_wrong(runner: Runner) -> None:
+    """Check a graph ahead of its first replay. Raises `GraphStateError` if something is wrong."""
+    captured = runner.captured
+    if captured is None:
+        refuse_what_is_gone(_watched(runner))
+    else:
+        _refuse(_examined(runner, captured, ()).wrong, _watched(runner))
+
+
+def refuse_what_is_gone(arrays: Sequence[WatchedMemory]) -> None:
+    """Raise `GraphStateError` if one of these arrays is gone."""
+    gone = [each for each in arrays if not each.is_there()]
+    if gone:
+        _refuse([_of_array(each) for each in gone], arrays)
+
+
+def _refuse(wrong: Sequence[MemoryFinding], arrays: Iterable[WatchedMemory]) -> None:
+    if not wrong:
+        return
+    number = len(wrong)
+    if any(each.verdict == "another's" for each in wrong):
+        what = "Memory that the graph uses is another graph's"
+    elif any(not each.array for each in wrong):
+        what = "Memory that the graph uses is gone"
+    else:
+        what = f"{number} arrays that the graph uses are gone" if number > 1 else _ONE
+    lines = [
+        f"{what}, and a replay would use what is there now; keep arrays as long as the graph, for example "
+        "with graph.retain(x), and capture again."
+    ]
+    lines += map(str, wrong[:_SHOWN])
+    if number > _SHOWN:
+        lines.append(f"and {number - _SHOWN} more")
+    if not all(each.traced for each in arrays if not each.is_there()):
+        lines.append("To see where arrays were made, start tracemalloc first: python -X tracemalloc=10.")
+    raise GraphStateError("\n  ".join(lines))
+
+
+_ONE = "An array that the graph uses is gone"
+
+
+# ---- the check -----------------------------------------------------------------------------------
+
+
+def _examined(runner: Runner, captured: Captured, retained: Iterable[object]) -> MemoryCheck:
+    nodes, edges = runner.contents(captured)
+    parameters = captured.backend.parameters(captured.native)
+    setters = _setters(runner, captured)
+    found = addresses(nodes, parameters, setters)
+    sure = [each for each in found.pointers if each.sure]
+    places = _Places(runner, captured, found, retained)
+    findings = [*places.looked_up(found.pointers)]
+    before = addresses(nodes, parameters, {}) if setters else found
+    findings += places.gone_without_a_word(found.pointers, before.pointers)
+    labels = if_in_order(captured.labels, edges, captured.backend) if findings else ()
+    findings = [_labelled(each, labels) for each in findings]
+    findings.sort(key=lambda each: each.verdict not in WRONG)
+    return MemoryCheck(
+        runner.home.backend, runner.home.device, len(sure), tuple(findings), tuple(_notes(found, len(sure)))
+    )
+
+
+def _setters(runner: Runner, captured: Captured) -> Mapping[int, NodeSetter]:
+    """Return what has the present parameters of nodes that may have changed."""
+    executable = runner.executable
+    if executable is None or executable.made_of is not captured.value:
+        return {}
+    changed = {} if executable.changes is None else executable.changes.setters
+    return {**(executable.setters or {}), **changed}
+
+
+def _notes(found: Addresses, sure: int) -> Iterator[str]:
+    if found.unread:
+        yield f"{count(found.unread, 'kernel')} can't be looked at: the driver does not report the arguments."
+    if others := len(found.pointers) - sure:
+        yield f"{count(others, 'other word')} may be an address or not, and can't be called wrong."
+
+
+def _labelled(finding: MemoryFinding, labels: Sequence[tuple[Any, ...]]) -> MemoryFinding:
+    if finding.node is None:
+        return finding
+    names = [name for name, start, stop, *_ in labels if start <= finding.node < stop]
+    return finding._replace(label=names[-1]) if names else finding
+
+
+def _watched(runner: Runner) -> list[WatchedMemory]:
+    return [array for each in runner.observations if hasattr(each, "arrays") for array in each.arrays()]
+
+
+def _of_array(array: WatchedMemory, pointer: Pointer | None = None) -> MemoryFinding:
+    moved = "" if array.freed else ", given other memory"
+    text = f"{array.text}{moved}"
+    return _finding("freed", text, pointer)._replace(array=array.text, freed=array.freed)
+
+
+def _finding(verdict: str, why: str, pointer: Pointer | None) -> MemoryFinding:
+    if pointer is None:
+        return MemoryFinding(verdict, why, None)
+    top, *inner = [*pointer.inside, pointer.node]
+    name = f"{title(inner[-1])} inside it" if inner else title(top)
+    return MemoryFinding(verdict, why, pointer.address, top.id, name, pointer.argument)
+
+
+class _Block(NamedTuple):
+    block: MemoryBlock
+    owner: str
+    framework: Framework
+
+
+class _Places:
+    """What is known of the memory that a graph may use.
+
+    Parameters
+    ----------
+    runner : Runner
+        The graph.
+    captured : Captured
+        Its definition.
+    found : Addresses
+        The addresses in it.
+    retained : iterable
+        Objects that the graph keeps alive, beside those of its runner.
+    """
+
+    def __init__(
+        self, runner: Runner, captured: Captured, found: Addresses, retained: Iterable[object]
+    ) -> None:
+        self._backend, self._native = captured.backend, captured.native
+        self._name = runner.home.backend
+        arrays, changes = _watched(runner), None if runner.executable is None else runner.executable.changes
+        kept = [*runner.retained, *retained, *(() if changes is None else changes.kept)]
+        alive = [each.span for each in arrays if each.is_there()]
+        self._living = _Spans([*found.own, *alive, *_spans_of(kept)])
+        self._own_pools: set[PoolId] = {runner.lease.id, runner.lease.shown}
+        self._pools = _pools_of_graphs(runner)
+        blocks = [
+            _Block(each, owner, framework)
+            for owner, framework, told in interop.blocks(self._name)
+            for each in told
+        ]
+        self._blocks = sorted(blocks, key=lambda each: each.block.address)
+        self._starts = [each.block.address for each in self._blocks]
+        gone = [each for each in arrays if not each.is_there()]
+        self._gone = [each for each in gone if not each.span or not self._is_own(each.span.start)]
+
+    def looked_up(self, pointers: Sequence[Pointer]) -> Iterator[MemoryFinding]:
+        """Yield what is not known to be the graph's own; of what may be an address only what looks wrong."""
+        of_node: dict[int, list[int]] = {}
+        for each in pointers:
+            of_node.setdefault(id(each.node), []).append(each.address)
+        unanswered: list[Pointer] = []
+        for each in pointers:
+            if self._is_own(each.address):
+                continue
+            gone = next((array for array in self._gone if each.address in array.span), None)
+            if gone is not None:
+                yield _of_array(gone, each)
+                continue
+            block = self._block(each.address)
+            may = not each.sure or self._may_be_an_end(each, of_node[id(each.node)])
+            if block is not None:
+                yield from self._in_a_block(block, each, may=may)
+            elif each.sure:
+                unanswered.append(each)
+        yield from self._by_the_driver(unanswered)
+
+    def gone_without_a_word(
+        self, now: Sequence[Pointer], before: Sequence[Pointer]
+    ) -> Iterator[MemoryFinding]:
+        """Yield the arrays that are gone, and to which the graph has never pointed visibly."""
+        for array in self._gone:
+            if not any(each.address in array.span for each in (*now, *before)):
+                yield _of_array(array)
+
+    def _is_own(self, address: int) -> bool:
+        """Return True for memory that the graph owns, or that is known to live."""
+        if address in self._living:
+            return True
+        block = self._block(address)
+        return block is not None and block.block.pool in self._own_pools
+
+    def _block(self, address: int) -> _Block | None:
+        at = bisect_right(self._starts, address) - 1
+        if at < 0:
+            return None
+        found = self._blocks[at]
+        return found if address < found.block.address + found.block.nbytes else None
+
+    def _may_be_an_end(self, pointer: Pointer, others: Sequence[int]) -> bool:
+        """Return True if a kernel's address is where a block ends in which another one of the node lies."""
+        before = self._block(pointer.address - 1) if pointer.node.kind == "kernel" else None
+        if before is None or before is self._block(pointer.address):
+            return False
+        start = before.block.address
+        return any(start <= each < pointer.address for each in others)
+
+    def _in_a_block(self, found: _Block, pointer: Pointer, *, may: bool) -> Iterator[MemoryFinding]:
+        (_, _, alive, pool), owner, framework = found
+        whose = f"{owner}'s allocator" if pool == _DEFAULT_POOL else f"pool {tuple(pool)} of {owner}"
+        live = f"lies in a live block of {whose}, which nobody is known to keep for the graph"
+        of_a_graph = pool in self._pools or pool[0] != 0
+        recorded = any(each.kind == "graph" for each in pointer.inside)
+        if alive is not False:
+            verdict, why = "note", live
+        elif pool == _DEFAULT_POOL:
+            verdict, why = "freed", f"lies in a free block of {whose}"
+        elif of_a_graph and not recorded:
+            verdict, why = "another's", f"lies in a free block of {whose}, which is another graph's"
+        else:
+            verdict, why = "unknown", f"lies in a free block of {whose}, which may be anybody's"
+        if may:
+            if verdict in WRONG:
+                yield _finding("may", f"{why}, if it is an address", pointer)
+            return
+        finding = _finding(verdict, why, pointer)
+        history = interop.history(framework, pointer.address) if verdict in WRONG else None
+        yield (
+            finding if history is None else finding._replace(allocated=history.allocated, freed=history.freed)
+        )
+
+    def _by_the_driver(self, pointers: Sequence[Pointer]) -> Iterator[MemoryFinding]:
+        """Yield what the driver says of addresses that no allocator knows."""
+        wanted = sorted({each.address for each in pointers})
+        # a kernel may have the address where its memory ends, which is the next one's
+        wanted += [each - 1 for each in wanted]
+        told = dict(zip(wanted, self._backend.memory_at(self._native, wanted), strict=True))
+        for each in pointers:
+            state = told[each.address]
+            if state == "gone" and each.node.kind == "kernel" and told[each.address - 1] != "gone":
+                yield _finding("may", "is not mapped, but may be where an array ends", each)
+            elif state == "gone":
+                yield _finding("freed", f"is not mapped, as the driver of {self._name!r} says", each)
+            elif state == "there":
+                yield _finding("unknown", "lies in memory of no allocator that tells", each)
+            elif state is None:
+                yield _finding("unknown", f"is not known to the driver of {self._name!r}", each)
+
+
+def _pools_of_graphs(runner: Runner) -> set[PoolId]:
+    """Return the pools of the graphs that there are."""
+    found: set[PoolId] = set()
+    for each in ownership.tracked():
+        other = each._runner if isinstance(each, BaseGraph) else None
+        if other is not None and other is not runner:
+            found |= {other.lease.id, other.lease.shown}
+    return found
+
+
+class _Spans:
+    """The addresses in any of several ranges."""
+
+    def __init__(self, spans: Iterable[range]) -> None:
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+        for each in sorted((each for each in spans if each), key=lambda each: each.start):
+            if self._stops and each.start <= self._stops[-1]:
+                self._stops[-1] = max(self._stops[-1], each.stop)
+            else:
+                self._starts.append(each.start)
+                self._stops.append(each.stop)
+
+    def __contains__(self, address: int) -> bool:
+        at = bisect_right(self._starts, address) - 1
+        return at >= 0 and address < self._stops[at]
+
+
+def _spans_of(objects: Iterable[object]) -> Iterator[range]:
+    """Yield the addresses of the arrays among objects, and in their containers."""
+    for each in objects:
+        if isinstance(each, (tuple, list, set, frozenset)):
+            yield from _spans_of(each)
+        elif isinstance(each, dict):
+            yield from _spans_of(each.values())
+        else:
+            try:
+                span = span_of(each, memory_of(each))
+            except Exception:  # an object of somebody else's that is not an array
+                continue
+            if span:
+                yield span
