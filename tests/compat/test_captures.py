@@ -1,4 +1,4 @@
-"""Captures by torch's names, with stand-ins on the software driver (see test_compat.py)."""
+"""Captures by torch's names, with stand-ins on the software driver (see tests/simulators)."""
 
 import gc
 import sys

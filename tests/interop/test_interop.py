@@ -1,4 +1,4 @@
-"""Frameworks that take part: what needs no driver, and the rest on the software driver."""
+"""Frameworks that take part: what needs no driver."""
 
 import os
 import sys
@@ -15,27 +15,11 @@ from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing import BackendConformance
 from accelerator_graph.testing.works.host import HostWork
 from processes import python
-from simulators.test_cuda import outcome
 
 pytestmark = pytest.mark.needs("no_gpu")
 
 
 BUILTIN = sorted(registry.BUILTINS)
-LEAST_PASSED = {
-    "interop/test_streams.py": 32,
-    "interop/test_torch.py": 20,
-    "interop/test_memory.py": 12,
-    "interop/test_captures.py": 7,
-}
-
-
-def test_on_the_software_driver(software_driver, tmp_path, record_property):
-    found = outcome(software_driver, tmp_path, *LEAST_PASSED)
-    record_property("tests", sum(found.passed.values()))
-    assert {
-        name: found.passed[name] for name, least in LEAST_PASSED.items() if found.passed[name] < least
-    } == {}
-    assert found.stale_handles == 0
 
 
 @pytest.fixture(autouse=True)

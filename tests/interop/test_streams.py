@@ -1,4 +1,4 @@
-"""Frameworks' streams, asked and set: stand-ins on the software driver (see test_interop.py)."""
+"""Frameworks' streams, asked and set: stand-ins on the software driver (see tests/simulators)."""
 
 import sys
 

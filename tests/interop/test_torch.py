@@ -1,4 +1,4 @@
-"""Captures that torch records: stand-ins on the software driver (see test_interop.py)."""
+"""Captures that torch records: stand-ins on the software driver (see tests/simulators)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates of graphs that torch records: stand-ins on the software driver (see test_interop.py)."""
+"""Updates of graphs that torch records: stand-ins on the software driver (see tests/simulators)."""
 
 import gc
 
