@@ -88,6 +88,7 @@ def refusals(ours, theirs):
     return found
 
 
+@pytest.mark.promise("arguments-of-torch", "drop-in-waits-for-the-device")
 @pytest.mark.parametrize(("ours", "theirs", "releases"), SIGNATURES)
 def test_signatures(ours, theirs, releases):
     namespace = {}
@@ -108,6 +109,7 @@ def test_a_refusal_is_found():
         assert refusals(ours, inspect.signature(theirs))
 
 
+@pytest.mark.promise("arguments-of-torch")
 @needs_torch
 def test_signatures_of_the_torch_that_is_installed():
     found = with_torch(
@@ -171,6 +173,7 @@ def test_names():
         _ = compat.no_such_name
 
 
+@pytest.mark.promise("names-are-given-back")
 @needs_torch
 def test_names_are_taken_and_given_back():
     with_torch(

@@ -43,6 +43,7 @@ kernels that have no function."""
 PARTS = {"every_call": ["every_call"], "interrupts": ["interrupts"], "rest": parts.REST}
 
 
+@pytest.mark.promise("interrupt-leaves-no-trace")
 @pytest.mark.parametrize("part", PARTS)
 def test_every_fault_leaves_no_trace(
     software_driver: Path,

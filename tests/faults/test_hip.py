@@ -41,6 +41,7 @@ OF_OTHER_NODES = frozenset(
 """They read nodes that no graph here has, as other functions read those that the graphs have."""
 
 
+@pytest.mark.promise("interrupt-leaves-no-trace")
 @pytest.mark.parametrize(
     ("version", "part"),
     [

@@ -1,8 +1,10 @@
 """Frameworks that take part: what needs no driver."""
 
 import os
+import re
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -16,6 +18,7 @@ from accelerator_graph.testing import BackendConformance
 from accelerator_graph.testing.works.host import HostWork
 from processes import python
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.needs("no_gpu")
 
 
@@ -128,6 +131,16 @@ def test_entry_points_are_named_as_the_framework_is_imported(monkeypatch):
 def test_what_can_not_be_imported_is_not_the_name_of_a_framework(name):
     with pytest.raises(ValueError, match="does not have the form of a module name"):
         interop.register(name, "a:B")
+
+
+@pytest.mark.promise("versions-are-not-compared")
+@pytest.mark.parametrize("room", ["interop", "compat", "_graphed", "diagnosis"])
+def test_no_version_of_a_framework_is_compared(room):
+    """The pages say that what a framework can do is looked for."""
+    modules = [*(ROOT / "accelerator_graph" / room).rglob("*.py")]
+    asking = re.compile(r"__version__|metadata\.version|\bversion\(|(?<!sys)\.version_info")
+    assert modules
+    assert [path.name for path in modules if asking.search(path.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("name", BUILTIN)
