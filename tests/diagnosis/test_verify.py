@@ -58,28 +58,35 @@ def test_a_right_program_is_not_accused(name):
 @pytest.mark.parametrize("joined", [True, False])
 def test_a_race_may_show_only_beside_other_work(stream, monkeypatch, joined):
     """Nothing else runs beside a replay, but for what the caller has asked for."""
-    side, other, busy, was_read = (
-        ag.Stream(backend="cpu"),
-        ag.Stream(backend="cpu"),
-        Unseen(),
-        threading.Event(),
-    )
+    side, other = ag.Stream(backend="cpu"), ag.Stream(backend="cpu")
+    write_late, read_early, written, was_read = Unseen(), Unseen(), Unseen(), threading.Event()
     fill = Place.fill
-    monkeypatch.setattr(
-        Place, "fill", lambda *args: (len(busy) or busy.append(1), fill(*args)) if args[1] is other else 0
-    )
+
+    def fill_beside(*args):
+        if args[1] is other:
+            for busy in (write_late, read_early):
+                if not len(busy):
+                    busy.append(1)
+            fill(*args)
+
+    monkeypatch.setattr(Place, "fill", fill_beside)
 
     def write(x, out):
-        if len(busy):
-            busy.pop()
+        if len(write_late):
+            write_late.pop()
             was_read.clear()
             was_read.wait(0.1 if joined else 1)
         np.copyto(out, x)
+        written.append(1)
 
     def read(source, out):
-        time.sleep(0.05)
+        early = len(read_early) and read_early.pop()
+        if not early:
+            written.pop()
         np.copyto(out, source)
         was_read.set()
+        if early:
+            written.pop()
 
     def f(x):
         here, between, out = ag.current_stream(), np.empty_like(x), np.empty_like(x)
@@ -679,13 +686,13 @@ def test_work_that_escaped_from_the_capture_and_is_late_makes_no_replay_right(x)
     began, ended = threading.Event(), threading.Event()
 
     def late(out):
-        began.wait(10)
+        began.wait(120)
         np.copyto(out, 2)
         ended.set()
 
     def let_it_end():
         began.set()
-        ended.wait(10)
+        ended.wait(120)
 
     def f(*x):
         out = np.empty(6)
