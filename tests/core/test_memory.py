@@ -103,7 +103,7 @@ def test_a_block_inside_a_block_ends_nothing(stream, free):
 def test_a_kept_graph_can_be_measured_later(stream, free):
     graph = captured(stream, keep_graph=True)
     assert graph.memory().executable == (None, "there is no executable yet")
-    assert graph.memory().definition.note == "as backend 'cpu' tells"
+    assert graph.memory().definition.note == "as backend 'cpu' reports it"
     assert captured(stream, 9, keep_graph=True).memory().definition.nbytes > graph.memory().definition.nbytes
     graph.instantiate()
     free += [900, 850]
