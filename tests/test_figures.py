@@ -23,7 +23,7 @@ PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
     "modules": 226,
-    "lines of Python": 45_700,
+    "lines of Python": 45_900,
     "lines of C": 2_900,
     "modules of the core": 20,
     "imports in the core": 55,
@@ -34,7 +34,7 @@ MOST = {
     "modules that a capture has loaded": 45,
     "functions that a capture and a replay run": 40,
     "files that they are in": 10,
-    "lines of these functions": 486,
+    "lines of these functions": 487,
     "calls of a replay": 2,
     "calls of a replay on a stream": 5,
     "calls of a graphed function that replays": 15,

@@ -41,9 +41,10 @@ class Events(Backend, capability=Capability.EVENTS):
 
         Waiting for an event of a capture in progress adds a stream that is not capturing to that capture,
         ordered after the event. Streams of a capture can wait only for events of the same capture, because a
-        replay could not preserve any other order; that refuses its own earlier events, too. Otherwise,
-        waiting for an event of its own has no effect on a stream. The two may be on different devices, in a
-        capture or not: keep the order, or raise `DriverError` or `UnsupportedError`.
+        replay could not preserve any other order; so a stream's own events from before the capture are
+        refused, too. Otherwise, a stream that waits for an event of its own is not affected. Stream and event
+        may be on different devices, in a capture or not: keep the order, or raise `DriverError` or
+        `UnsupportedError`.
 
         Raises `DriverError` if the stream is capturing and the event was recorded outside its capture, or the
         event belongs to another capture or to one that has ended. The reason is ``"foreign_capture"``, or
@@ -62,7 +63,7 @@ class Events(Backend, capability=Capability.EVENTS):
 
 
 class TimesEvents(Events, capability=Capability.TIMING):
-    """The host can ask events, wait for them, and tell the time between two."""
+    """The host can ask events, wait for them, and get the time between two."""
 
     __slots__ = ()
 
@@ -173,7 +174,7 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
         return False
 
     def device_memory(self, obj: Any) -> contract.DeviceMemory | None:
-        """Return what the driver tells of the memory of a graph's or an executable's device; None if nothing.
+        """Return the memory of the device of a graph or an executable; None if the driver reports nothing.
 
         Disturbs no capture in progress.
         """
@@ -218,10 +219,10 @@ class UpdatesGraphs(Backend, capability=Capability.UPDATE):
     def update(self, executable: Any, former: Any, graph: Any) -> contract.Misfit | None:
         """Give an executable, which does the work of `former`, that of another graph in place.
 
-        Returns None if that is done, else what did not fit, and nothing has changed then; the library makes
-        a new executable. A runtime that can give an executable any work takes graphs of any shape. All of the
-        work is the new graph's: its memory, its values and its dependencies. After a `DriverError` the
-        executable may have changed in part.
+        Returns None if that is done. Otherwise returns what did not fit, and nothing has changed; the library
+        then makes a new executable. A runtime that can give an executable any work takes graphs of any shape.
+        All of the work is the new graph's: its memory, its values and its dependencies. After a `DriverError`
+        the executable may have changed in part.
 
         Runs enqueued before are not affected, and later runs come after them. Callables that
         `NativeCalls.bind` has returned launch the new work. The library launches nothing meanwhile, and keeps

@@ -1,4 +1,4 @@
-"""What frameworks tell: collectives, pools and blocks of memory, and a row of the report on frameworks."""
+"""What frameworks report: collectives, pools and blocks of memory; and the rows of `report`."""
 
 from __future__ import annotations
 

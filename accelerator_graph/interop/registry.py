@@ -1,8 +1,8 @@
 """Which frameworks take part: built-in ones, third parties' with entry points, and registered ones.
 
-`initialised`, `current_stream`, `as_stream` and `blocks` ask a framework. If it raises or gives a wrong answer, it is
-left out with a warning, and the others go on working. The modules that call its other methods let
-exceptions pass.
+`initialised`, `current_stream`, `as_stream` and `blocks` ask a framework. If it raises or gives a wrong
+answer, it is left out with a warning, and the others go on working. The modules that call its other methods
+let exceptions pass.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from command_line.calls import ROOT, command_line
 from processes import python
 
 
+@pytest.mark.promise("unknown-backend-is-told-the-names")
 def test_info_shows_every_backend_and_why_it_is_not_usable() -> None:
     done = command_line("info")
     assert done.returncode == 0, done.stderr
@@ -135,6 +136,7 @@ def test_info_names_the_backend_that_fails_to_open(
         unregister("shy")
 
 
+@pytest.mark.promise("bare-stream-uses-cpu")
 def test_info_says_why_a_bare_stream_takes_its_backend(plugin: Callable[..., dict[str, str]]) -> None:
     variables = plugin(5)
     said = "A bare Stream() takes backend "
@@ -186,6 +188,7 @@ def test_info_knows_every_variable_that_the_package_reads() -> None:
     assert named == set(info.VARIABLES)
 
 
+@pytest.mark.promise("switches")
 @pytest.mark.parametrize(
     ("built", "switch", "said"),
     [

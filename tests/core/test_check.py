@@ -11,7 +11,7 @@ from accelerator_graph import interop
 from accelerator_graph.backends.base import GraphNode, NodeParameters, NodeSetter, word
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.checking.pointers import addresses, parameter_types
-from core.caching_allocator import CachingAllocator, framework
+from interop.caching_allocator import CachingAllocator, framework
 
 HERE = __file__
 

@@ -98,6 +98,7 @@ def test_none_leaves_a_capture_alone(stream):
     assert graph._runner.observations == ()
 
 
+@pytest.mark.promise("nobody-observes")
 def test_a_capture_that_nobody_observes_calls_none(stream):
     seen = []
 
@@ -123,6 +124,7 @@ def test_a_capture_that_nobody_observes_calls_none(stream):
     assert [each for each in seen if each.startswith(tools) or each.endswith(("notify", "_observe"))] == []
 
 
+@pytest.mark.promise("observer-that-raises")
 @pytest.mark.parametrize("method", ["begin", "begun", "border", "stop", "end", "succeeded"])
 def test_an_exception_leaves_no_trace(stream, method):
     class Fails(Log):
@@ -165,6 +167,7 @@ def test_a_failure_can_be_explained(stream):
     assert isinstance(cause, ag.DriverError)
 
 
+@pytest.mark.promise("own-nodes-are-no-work")
 @pytest.mark.parametrize("own", [0, 1])
 def test_what_observers_record_is_no_work(stream, own):
     class Records(Log):
@@ -207,6 +210,7 @@ class Staying(ag.Observer):
         return self.made[-1]
 
 
+@pytest.mark.promise("check-stays-with-the-work")
 def test_what_stays_is_asked_ahead_of_every_replay(stream):
     observer, log = Staying(), []
     with ag.Graph(observe=observer) as graph:
@@ -224,6 +228,7 @@ def test_what_stays_is_asked_ahead_of_every_replay(stream):
     assert log == [1, 1, 1]
 
 
+@pytest.mark.promise("check-stays-with-the-work")
 def test_it_goes_with_the_work(stream):
     """To a graph that is updated and to a clone; the former work's is asked no more."""
     first, second = Staying(), Staying()
@@ -243,6 +248,7 @@ def test_it_goes_with_the_work(stream):
     assert len(first.made) == 2, "a recapture is observed as the graph is"
 
 
+@pytest.mark.promise("observer-of-several-captures")
 def test_one_observer_of_two_captures_at_once():
     observer, barrier = Log("stop"), threading.Barrier(2)
 

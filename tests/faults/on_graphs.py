@@ -191,6 +191,7 @@ def memory(bench: Bench, phase: Phase) -> None:
     assert told is not None
     assert 0 < told.free <= told.total
     backend.host_bytes(captured.value)
+    assert "gone" not in backend.memory_at(captured.value, [addressof(A)])
     parameters = backend.parameters(captured.value)
     known = None if parameters is None else addresses_in(parameters)
     assert known is None or {addressof(A), addressof(C)} <= known

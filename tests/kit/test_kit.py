@@ -112,6 +112,7 @@ def test_declared_disturbance_is_no_bug(register: Any) -> None:
     run("test_resetting_another_graph_during_a_capture_leaves_it_valid")
 
 
+@pytest.mark.promise("state-error-changes-nothing")
 @pytest.mark.parametrize(
     ("call", "state"),
     [
@@ -179,6 +180,7 @@ def test_rule_that_goes_on_is_not_a_hang() -> None:
     run("test_that_waits", Slow)
 
 
+@pytest.mark.promise("runtime-errors-stay-inside")
 def test_vendors_exception_is_seen_wherever_it_goes(register: Any) -> None:
     class Forgiving(Conformance):
         def test_that_catches_all(self) -> None:

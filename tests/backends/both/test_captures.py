@@ -10,6 +10,7 @@ from threads import in_thread
 pytestmark = pytest.mark.usefixtures("no_error_left")
 
 
+@pytest.mark.promise("other-threads-break-nothing")
 @pytest.mark.parametrize(
     ("mode", "here", "elsewhere"),
     [("global", False, False), ("thread_local", False, True), ("relaxed", True, True)],
@@ -46,6 +47,7 @@ def test_the_error_says_what_broke_a_capture(backend, stream, block):
     assert raised.value.reason == "invalidated"
 
 
+@pytest.mark.promise("unjoined-on-every-backend")
 def test_unjoined_work_ends_a_capture_without_a_graph(backend, stream, other, block):
     token = backend.capture_begin(stream, "thread_local")
     backend.fill(stream, block, 1, None)
@@ -57,6 +59,7 @@ def test_unjoined_work_ends_a_capture_without_a_graph(backend, stream, other, bl
     assert backend.capture_status(other) is CaptureStatus.NONE
 
 
+@pytest.mark.promise("graphs-end-at-any-time")
 @pytest.mark.parametrize("where", [lambda work: work(), in_thread], ids=["same thread", "other thread"])
 @pytest.mark.parametrize("mode", MODES)
 def test_housekeeping_breaks_no_capture(bench, backend, stream, other, block, mode, where):

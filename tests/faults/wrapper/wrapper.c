@@ -105,6 +105,7 @@ FUNCTION(hipGraphExecUpdate, "xgPI", P4, A4)
 FUNCTION(hipGraphLaunch, "xs", P2, A2)
 FUNCTION(hipGraphExecDestroy, "x", P1, A1)
 FUNCTION(hipMemGetInfo, "PP", P2, A2)
+FUNCTION(hipMemGetAddressRange, "PP.", P3, A3)
 FUNCTION(hipDeviceGetGraphMemAttribute, "..P", P3, A3)
 FUNCTION(hipDeviceGraphMemTrim, ".", P1, A1)
 

@@ -112,6 +112,16 @@ static void plus_until(const struct geometry *geometry UNUSED, void *const *para
     sum(*(double **)parameters[0], x, *(double **)parameters[3], (int)(end - x));
 }
 
+/* assign(double*, double const*), and the same with both in a structure of 16 or of 128 bytes */
+static void assign(const struct geometry *geometry UNUSED, void *const *parameters) {
+    **(double **)parameters[0] = **(const double **)parameters[1];
+}
+
+static void assign_views(const struct geometry *geometry UNUSED, void *const *parameters) {
+    double *const *views = parameters[0];
+    *views[0] = *views[1];
+}
+
 static void put_down(const struct geometry *geometry UNUSED, void *const *parameters) {
     const double **table = *(const double ***)parameters[0];
     table[0] = *(const double **)parameters[1];
@@ -135,6 +145,9 @@ static const struct native NATIVES[] = {
     {"plus_until", 4, {8, 8, 8, 8}, plus_until},
     {"put_down", 3, {8, 8, 8}, put_down},
     {"ncclDevKernel_plus", 4, {8, 8, 8, 4}, plus},
+    {"_Z6assignPdPKd", 2, {8, 8}, assign},
+    {"_Z6assign5Views", 1, {16}, assign_views},
+    {"_Z6assign3Map", 1, {128}, assign_views},
     {"diffuse", 5, {8, 8, 4, 4, 4}, diffuse},
 };
 

@@ -137,6 +137,17 @@ API(2, 0, cuMemGetInfo, 3020, cuMemGetInfo_v2, size_t *, free_now, size_t *, tot
     return SUCCESS;
 }
 
+API(3, 0, cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, void **, base, size_t *, nbytes, const char *,
+    address) {
+    struct context *context;
+    TRY(context_current(&context));
+    const struct allocation *of = allocation_around(address);
+    if (!of) return NOT_FOUND;
+    if (base) *base = of->address;
+    if (nbytes) *nbytes = of->nbytes;
+    return SUCCESS;
+}
+
 /* Of all that an address says, its memory's type (device memory, for managed memory too, or none) and its
  * context. */
 API(4, 0, cuPointerGetAttributes, 7000, cuPointerGetAttributes, unsigned, count, const int *, which,

@@ -23,6 +23,10 @@ EXPORT hipError_t hipHostMalloc(void **memory, size_t nbytes, unsigned flags) {
 
 EXPORT hipError_t hipMemGetInfo(size_t *free, size_t *total) { return FORWARD(cuMemGetInfo, free, total); }
 
+EXPORT hipError_t hipMemGetAddressRange(void **base, size_t *nbytes, void *address) {
+    return FORWARD(cuMemGetAddressRange, (CUdeviceptr *)base, nbytes, ADDRESS(address));
+}
+
 EXPORT hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType which, void *value) {
     return FORWARD(cuDeviceGetGraphMemAttribute, device, (CUgraphMem_attribute)which, value);
 }

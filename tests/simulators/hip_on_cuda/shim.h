@@ -21,6 +21,7 @@
     m(cuEventDestroy, 4000) \
     m(cuEventQuery, 2000) m(cuEventSynchronize, 2000) m(cuEventElapsedTime, 2000) \
     m(cuMemAlloc, 3020) m(cuMemFree, 3020) m(cuMemHostAlloc, 2020) m(cuMemGetInfo, 3020) \
+    m(cuMemGetAddressRange, 3020) \
     m(cuMemcpyHtoD, 3020) m(cuDeviceGetGraphMemAttribute, 11040) \
     m(cuMemcpyDtoH, 3020) m(cuMemcpyAsync, 4000) m(cuMemsetD8, 3020) m(cuMemsetD8Async, 3020) \
     m(cuStreamBeginCapture, 10010) m(cuStreamEndCapture, 10000) m(cuStreamIsCapturing, 10000) \

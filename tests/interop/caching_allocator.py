@@ -113,9 +113,11 @@ class CachingAllocator:
                     self._note("free_completed", block)
                     block["state"] = "inactive"
 
-    def empty_cache(self):
+    def empty_cache(self, in_use=()):
+        """Give back what nobody has; the segments of pools that graphs use stay."""
         for segment in list(self.segments):
-            if all(block["state"] == "inactive" for block in segment["blocks"]):
+            idle = all(block["state"] == "inactive" for block in segment["blocks"])
+            if idle and segment["segment_pool_id"] not in in_use:
                 self.segments.remove(segment)
                 self._release(segment["address"])
 
