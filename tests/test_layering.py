@@ -98,7 +98,7 @@ RULES = [
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
-        "_arrays _graphed",
+        "checking _arrays _graphed",
         "",
     ),
     (

@@ -50,7 +50,9 @@ class GraphCache:
         self._options = options
         self._order = CallOrder()
         self.reader = Reader(by_value=options.key is None)
-        self._recorder = Recorder(self.reader, self._order, copies=options.outputs == "copy")
+        self._recorder = Recorder(
+            self.reader, self._order, copies=options.outputs == "copy", check=options.check
+        )
         self.graphs: dict[Hashable, RecordedCall] = {}
         self._uncaptured: dict[Hashable, Uncaptured] = {}
         self._unbound: dict[Hashable, str] = {}

@@ -39,6 +39,7 @@ def graphed(
     on_capture_error: Literal["raise", "eager"] = "raise",
     inputs: Mode = "copy",
     verify: Literal["first"] | None = None,
+    check: bool = False,
 ) -> Any:
     """Capture a function once for every signature of its arguments, and replay it at later calls.
 
@@ -82,6 +83,9 @@ def graphed(
         returned. A wrong graph is dropped and `VerificationError` is raised; a `RuntimeWarning` is issued if
         it can't be decided. The default is the environment variable ``ACCELERATOR_GRAPH_VERIFY`` at the time
         of the decoration, ``first`` or unset. Without it, nothing is compared.
+    check : bool
+        Refuse calls whose graph does not own any more what it reads beside its arguments, as `ownership`
+        does for a graph: a call raises `GraphStateError`.
 
     Returns
     -------
@@ -133,8 +137,9 @@ def graphed(
         on_capture_error,
         inputs,
         verify or _verify_always(),
+        check,
     )
-    options.check()
+    options.refuse_wrong_ones()
     if function is None:
         return lambda function: _graphed(function, options)
     return _graphed(function, options)

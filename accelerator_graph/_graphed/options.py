@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Literal, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
 
 from .._core.pools import AnyPool, PoolId
+from .._interpreter.outside import boolean
 
 Mode = Literal["copy", "node", "bind"]
 """How a graph gets the arrays of a call; see `graphed`."""
@@ -22,6 +23,7 @@ class GivenOptions(TypedDict, total=False):
     on_capture_error: Literal["raise", "eager"]
     inputs: Mode
     verify: Literal["first"] | None
+    check: bool
 
 
 class Options(NamedTuple):
@@ -35,11 +37,12 @@ class Options(NamedTuple):
     on_capture_error: str
     inputs: Mode = "copy"
     verify: str | None = None
+    check: bool = False
 
     def __deepcopy__(self, memo: object) -> Options:
         return self  # a copied pool id would not keep its pool
 
-    def check(self) -> None:
+    def refuse_wrong_ones(self) -> None:
         """Raise TypeError or ValueError if an option can't be used."""
         if self.warmup < 0:
             raise ValueError(f"warmup must be at least 0, not {self.warmup}.")
@@ -55,6 +58,7 @@ class Options(NamedTuple):
             raise ValueError(f"on_capture_error must be 'raise' or 'eager', not {self.on_capture_error!r}.")
         if self.verify not in (None, "first"):
             raise ValueError(f"verify must be 'first' or None, not {self.verify!r}.")
+        boolean(self.check, "check")
 
 
 class CacheInfo(NamedTuple):

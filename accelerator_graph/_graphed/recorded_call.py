@@ -11,6 +11,7 @@ from .._arrays.placement import only_our_streams, works_on_host, writable
 from .._arrays.signatures import Call, Leaves, Reader
 from .._core import stream_stack
 from .._core.current_stream import side_of
+from .._core.observers import Observer
 from .._core.pools import PoolId
 from .._core.streams import Stream
 from ..api import Graph, graph
@@ -120,13 +121,21 @@ class Capturable(NamedTuple):
 class Recorder:
     """Captures the calls of a function.
 
-    `copies` says whether every call returns new arrays.
+    `copies` says whether every call returns new arrays, `check` whether its graphs observe what they own.
     """
 
-    def __init__(self, reader: Reader, order: CallOrder, *, copies: bool) -> None:
+    def __init__(self, reader: Reader, order: CallOrder, *, copies: bool, check: bool = False) -> None:
         self._reader = reader
         self._order = order
         self._copies = copies
+        self._check = check
+
+    def _observers(self) -> tuple[Observer, ...]:
+        if not self._check:
+            return ()
+        from ..checking.observer import ownership
+
+        return (ownership(),)
 
     def record(
         self, wanted: Capturable, mode: Mode, pool: PoolId, python: PythonState | None = None
@@ -153,7 +162,9 @@ class Recorder:
         arguments = inputs.arguments(leaves)
         contents = inputs.contents() if all_seen and host else []
         versions = inputs.versions()
-        graph = _NeverEmpty() if all_seen else Graph(keep_graph=mode == "bind" or inputs.in_graph)
+        observe = self._observers()
+        keep = not all_seen and (mode == "bind" or inputs.in_graph)
+        graph = (_NeverEmpty if all_seen else Graph)(keep_graph=keep, observe=observe)
         passed: set[int] = set()
         value = _capture(wanted, inputs, arguments, graph, pool, passed)
         try:

@@ -307,12 +307,14 @@ def test_nothing_is_in_the_way_of_replays_without_it(standin, runs, monkeypatch)
         capture(standin, runs, x).replay()
 
 
-def test_graphed_refuses_as_well(standin, runs, monkeypatch):
+@pytest.mark.parametrize("asked", ["by the variable", "by its option"])
+def test_graphed_refuses_as_well(standin, runs, monkeypatch, asked):
     np = pytest.importorskip("numpy")
-    monkeypatch.setenv(VARIABLE, "1")
+    if asked == "by the variable":
+        monkeypatch.setenv(VARIABLE, "1")
     weights = [Array()]
 
-    @ag.graphed(warmup=1)
+    @ag.graphed(warmup=1, check=asked == "by its option")
     def f(x):
         standin.use(weights[0])
         out = np.empty_like(x)
