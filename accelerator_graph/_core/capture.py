@@ -464,7 +464,7 @@ def report_collective(observations: list[Any], collective: interop.Collective) -
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ("count", "labels", "mode")
+    __slots__ = ("__weakref__", "count", "labels", "mode")
 
     is_lent: ClassVar[bool] = False
     """The graph is another one's, which lives as long as this."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from .._core import ownership
 from .._core.graph import BaseGraph
@@ -20,7 +21,7 @@ from .pointers import Addresses, Pointer, addresses
 if TYPE_CHECKING:
     from .._core.capture import Captured
     from .._core.replay import Runner
-    from ..backends.base import NodeSetter
+    from ..backends.base import GraphContents, NodeParameters, NodeSetter
     from ..interop.base import Framework, MemoryBlock, PoolId
 
 _SHOWN = 5
@@ -34,74 +35,78 @@ def check(graph: BaseGraph) -> MemoryCheck:
 
 
 def refuse_what_is_wrong(runner: Runner) -> None:
-    """Check a graph ahead of its first replay. Raises `GraphStateError` if something is wrong."""
-    captured = runner.captured
-    if captured is None:
-        refuse_what_is_gone(_watched(runner))
-    else:
-        _refuse(_examined(runner, captured, ()).wrong, _watched(runner))
-
-
-def refuse_what_is_gone(arrays: Sequence[WatchedMemory]) -> None:
-    """Raise `GraphStateError` if one of these arrays is gone."""
+    """Raise `GraphStateError` if a graph that is about to run uses memory that is not its own any more."""
+    captured, arrays = runner.captured, _watched(runner)
     gone = [each for each in arrays if not each.is_there()]
-    if gone:
-        _refuse([_of_array(each) for each in gone], arrays)
-
-
-def _refuse(wrong: Sequence[MemoryFinding], arrays: Iterable[WatchedMemory]) -> None:
-    if not wrong:
+    wrong = map(_of_array, gone) if captured is None else _examined(runner, captured, ()).wrong
+    findings = list(wrong)
+    if not findings:
         return
-    number = len(wrong)
-    if any(each.verdict == "another's" for each in wrong):
+    number = len(findings)
+    what = "An array that the graph uses is gone"
+    if number > 1:
+        what = f"{number} arrays that the graph uses are gone"
+    if any(each.verdict == "another's" for each in findings):
         what = "Memory that the graph uses is another graph's"
-    elif any(not each.array for each in wrong):
+    elif not all(each.array for each in findings):
         what = "Memory that the graph uses is gone"
-    else:
-        what = f"{number} arrays that the graph uses are gone" if number > 1 else _ONE
     lines = [
         f"{what}, and a replay would use what is there now; keep arrays as long as the graph, for example "
-        "with graph.retain(x), and capture again."
+        "with graph.retain(x), and capture again.",
+        *map(str, findings[:_SHOWN]),
     ]
-    lines += map(str, wrong[:_SHOWN])
     if number > _SHOWN:
         lines.append(f"and {number - _SHOWN} more")
-    if not all(each.traced for each in arrays if not each.is_there()):
+    if not all(each.traced for each in gone):
         lines.append("To see where arrays were made, start tracemalloc first: python -X tracemalloc=10.")
     raise GraphStateError("\n  ".join(lines))
-
-
-_ONE = "An array that the graph uses is gone"
 
 
 # ---- the check -----------------------------------------------------------------------------------
 
 
+class _Definition(NamedTuple):
+    """What was captured, which does not change: read once, since that is most of what a check costs."""
+
+    contents: GraphContents
+    parameters: Sequence[NodeParameters]
+    addresses: Addresses
+
+
+_definitions: WeakKeyDictionary[Captured, _Definition] = WeakKeyDictionary()
+
+
+def _definition(captured: Captured) -> _Definition:
+    found = _definitions.get(captured)
+    if found is None:
+        contents, parameters = (
+            captured.backend.nodes(captured.native),
+            captured.backend.parameters(captured.native),
+        )
+        found = _Definition(contents, parameters, addresses(contents[0], parameters, {}))
+        _definitions[captured] = found
+    return found
+
+
 def _examined(runner: Runner, captured: Captured, retained: Iterable[object]) -> MemoryCheck:
-    nodes, edges = runner.contents(captured)
-    parameters = captured.backend.parameters(captured.native)
-    setters = _setters(runner, captured)
-    found = addresses(nodes, parameters, setters)
-    sure = [each for each in found.pointers if each.sure]
+    (nodes, edges), parameters, before = _definition(captured)
+    executable = runner.executable
+    setters: dict[int, NodeSetter] = {}
+    if executable is not None and executable.made_of is captured.value:
+        setters |= executable.setters or {}
+        if executable.changes is not None:
+            setters |= executable.changes.setters
+            nodes, edges = executable.changes.seen((nodes, edges))
+    found = addresses(nodes, parameters, setters) if setters else before
+    sure = sum(each.sure for each in found.pointers)
     places = _Places(runner, captured, found, retained)
     findings = [*places.looked_up(found.pointers)]
-    before = addresses(nodes, parameters, {}) if setters else found
-    findings += places.gone_without_a_word(found.pointers, before.pointers)
+    findings += places.gone_without_a_word([*found.pointers, *before.pointers])
     labels = if_in_order(captured.labels, edges, captured.backend) if findings else ()
     findings = [_labelled(each, labels) for each in findings]
     findings.sort(key=lambda each: each.verdict not in WRONG)
-    return MemoryCheck(
-        runner.home.backend, runner.home.device, len(sure), tuple(findings), tuple(_notes(found, len(sure)))
-    )
-
-
-def _setters(runner: Runner, captured: Captured) -> Mapping[int, NodeSetter]:
-    """Return what has the present parameters of nodes that may have changed."""
-    executable = runner.executable
-    if executable is None or executable.made_of is not captured.value:
-        return {}
-    changed = {} if executable.changes is None else executable.changes.setters
-    return {**(executable.setters or {}), **changed}
+    notes = tuple(_notes(found, sure))
+    return MemoryCheck(runner.home.backend, runner.home.device, sure, tuple(findings), notes)
 
 
 def _notes(found: Addresses, sure: int) -> Iterator[str]:
@@ -199,12 +204,10 @@ class _Places:
                 unanswered.append(each)
         yield from self._by_the_driver(unanswered)
 
-    def gone_without_a_word(
-        self, now: Sequence[Pointer], before: Sequence[Pointer]
-    ) -> Iterator[MemoryFinding]:
-        """Yield the arrays that are gone, and to which the graph has never pointed visibly."""
+    def gone_without_a_word(self, pointers: Sequence[Pointer]) -> Iterator[MemoryFinding]:
+        """Yield the arrays that are gone, and to which none of these words points or has pointed."""
         for array in self._gone:
-            if not any(each.address in array.span for each in (*now, *before)):
+            if not any(each.address in array.span for each in pointers):
                 yield _of_array(array)
 
     def _is_own(self, address: int) -> bool:

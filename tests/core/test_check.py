@@ -428,3 +428,6 @@ def test_what_a_check_costs(stream, allocator, monkeypatch):
     g.check()
     assert sorted(asked) == ["nodes", "parameters"]
     assert allocator.snapshots == 1
+    g.check()  # a later one reads no definition
+    assert len(asked) == 2
+    assert allocator.snapshots == 2

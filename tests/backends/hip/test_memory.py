@@ -1,8 +1,12 @@
 """What the runtime tells of a device's memory, and what executables take of it."""
 
+import ctypes
+
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._interpreter import process
+from backends.hip.bench import Cells
 from backends.tools import recorded, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]
@@ -65,3 +69,18 @@ def test_the_copy_that_is_measured_is_destroyed(backend, stream, block, monkeypa
     assert len(destroyed) == 1
     assert destroyed[0] is not graph
     replayed(backend, graph, stream)
+
+
+def test_memory_that_is_there_and_memory_that_is_gone(backend, stream, monkeypatch):
+    cells = Cells(16)
+    address, host = cells.start, ctypes.create_string_buffer(64)
+    token = backend.capture_begin(stream, "thread_local")
+    backend.fill(stream, address, 1, 4)
+    graph = backend.capture_end(token)
+    assert backend.memory_at(graph, [address, address + 4]) == ["there", "there"]
+    assert backend.memory_at(graph, [ctypes.addressof(host)]) == [None]
+    cells.free()
+    # memory of a device is not the host's, but on AMD's runtime without a device it is
+    monkeypatch.setattr(process, "is_readable", lambda address: False)
+    assert backend.memory_at(graph, [address]) == ["gone"]
+    backend.destroy_graph(graph)
