@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from .backends.registry import use_backend as use_backend
     from .checking.observer import ownership as ownership
     from .diagnosis._tracing import diagnose as diagnose
-    from .diagnosis.progress import progress as progress
     from .diagnosis.ranks import RanksReport as RanksReport
     from .diagnosis.ranks import check_ranks as check_ranks
     from .diagnosis.verification import Verification as Verification
@@ -86,6 +85,7 @@ if TYPE_CHECKING:
     from .inspection.memory_check import MemoryCheck as MemoryCheck
     from .inspection.memory_check import MemoryFinding as MemoryFinding
     from .inspection.profile import GraphProfile as GraphProfile
+    from .inspection.progress import progress as progress
     from .inspection.timings import KernelTime as KernelTime
     from .inspection.timings import LabelTime as LabelTime
     from .interop.base import Collective as Collective
@@ -110,7 +110,6 @@ _NAMES = {
     ".checking.observer": "ownership",
     ".backends.registry": "use_backend",
     ".diagnosis._tracing": "diagnose",
-    ".diagnosis.progress": "progress",
     ".diagnosis.ranks": "RanksReport check_ranks",
     ".diagnosis.verification": "Verification verify",
     ".diagnosis.watchdog": "watchdog",
@@ -126,6 +125,7 @@ _NAMES = {
     ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
     ".inspection.memory_check": "MemoryCheck MemoryFinding",
     ".inspection.graph": "memory_report",
+    ".inspection.progress": "progress",
     ".inspection.fingerprint": "Fingerprint",
     ".inspection.profile": "GraphProfile",
     ".inspection.timings": "KernelTime LabelTime",
