@@ -216,6 +216,7 @@ def test_alive_and_not_known_is_a_note_said_once(stream, allocator):
     ]
 
 
+@pytest.mark.promise("verdicts-of-a-check", "armed-graphs-are-checked")
 @pytest.mark.parametrize("armed", [False, True])
 @pytest.mark.parametrize("how", ["free", "reused", "unmapped"])
 def test_freed(stream, allocator, armed, how):
@@ -377,6 +378,7 @@ def test_an_armed_graph_is_kept(stream, allocator):
     assert verdicts(g) == ["note"] * 2
 
 
+@pytest.mark.promise("armed-replays-cost-nothing")
 @pytest.mark.parametrize(("every", "checks"), [(0, 1), (1, 7), (3, 3)])
 def test_how_often_replays_are_checked(stream, allocator, monkeypatch, every, checks):
     x = allocator.tensor(64)

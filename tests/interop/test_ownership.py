@@ -163,6 +163,7 @@ def found_at(g, address):
     return {each.verdict for each in check.findings if each.address == address}
 
 
+@pytest.mark.promise("verdicts-of-a-check", "what-may-be-an-address")
 @pytest.mark.parametrize("armed", [False, True], ids=["unarmed", "armed"])
 @pytest.mark.parametrize("reused", [False, True], ids=["free", "reused"])
 @pytest.mark.parametrize("how", WAYS)
@@ -277,11 +278,17 @@ def test_an_end_pointer_is_not_accused(bench):
     del behind
     assert found_at(g, address) == {"may"}
     assert found_at(other, address) == {"freed"}
+    memory = int(call(driver.cuMemAlloc, NBYTES))
+    with ag.Graph(True, stream=bench.stream) as g:
+        bench.kernel(memory + NBYTES, memory)
+    assert found_at(g, memory + NBYTES) <= {"may", "unknown"}
+    call(driver.cuMemFree, memory)
 
 
 # ---- right programs ----------------------------------------------------------------------------
 
 
+@pytest.mark.promise("verdicts-of-a-check")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_right_programs_in_one_process(bench, seed):
     """No false "freed" and no false "another's", whatever was freed and emptied in between."""
