@@ -49,7 +49,7 @@ it has a method for each thing that it needs to know. These call the methods:
 | `stop`, `end`, `succeeded` | `Capture.end`, around the backend's `capture_end` |
 | `explained` | `Capture.failure` and `Capture.end`, if the capture has failed |
 | `own_nodes`, `hand_on` | `BaseGraph.capture_end`; `hand_on` also `update`, `clone` and `recapture` |
-| `check` | each launch, by `Binding._decide` |
+| `check`, `kept_by` | `Binding._decide`, ahead of launches until it returns True; `Runner.observe` |
 
 **If something raises**, `BaseGraph._recover` calls `Capture.abandon`, which ends the recording, undoes what
 frameworks and observers have done, and gives the pool back. That holds for the body of the block, for every
