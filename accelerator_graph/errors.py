@@ -332,7 +332,7 @@ def capture_error(
         if error.call:  # made by `driver_error`
             message = _failed_call(subject, error.call, code, code_name, meaning)
     if not diagnosed and reason in _OF_CALLS:
-        message += " Capture inside `with accelerator_graph.diagnose():` to find the call."
+        message += " Begin the capture inside `with accelerator_graph.diagnose():` to find the call."
     return CaptureError(message, reason=reason, code=code, code_name=code_name)
 
 
