@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import interop as interop
     from . import testing as testing
+    from ._checking.observer import ownership as ownership
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
     from ._core.current_stream import is_graph_available as is_graph_available
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from .api import graph as graph
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
-    from .checking.observer import ownership as ownership
     from .diagnosis._tracing import diagnose as diagnose
     from .diagnosis.ranks import RanksReport as RanksReport
     from .diagnosis.ranks import check_ranks as check_ranks
@@ -107,7 +107,7 @@ _NAMES = {
     "._graphed.torch.callables": "make_graphed_callables",
     ".api": "Graph current_graph graph",
     ".backends.base": "CaptureMode",
-    ".checking.observer": "ownership",
+    "._checking.observer": "ownership",
     ".backends.registry": "use_backend",
     ".diagnosis._tracing": "diagnose",
     ".diagnosis.ranks": "RanksReport check_ranks",

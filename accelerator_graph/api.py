@@ -124,7 +124,7 @@ class Graph(BaseGraph):
             wanted.append(diagnose())
         every = observers.check_every(variable(observers.CHECK))
         if every is not None:
-            from .checking.observer import ownership as owned
+            from ._checking.observer import ownership as owned
 
             wanted.append(owned(every))
         given = {type(each) for each in self._observers}
@@ -232,7 +232,7 @@ class Graph(BaseGraph):
         the memory is watched, which views keep alive; for other types, the object itself. Raises TypeError if
         that can't be referenced weakly.
         """
-        from .checking.observer import Watched, Watchlist
+        from ._checking.observer import Watched, Watchlist
 
         runner = self._runner
         if self._capture is not None:
@@ -425,7 +425,7 @@ class Graph(BaseGraph):
         UnsupportedError
             The backend can't list nodes.
         """
-        from .checking.check import check
+        from ._checking.check import check
 
         return check(self)
 

@@ -29,7 +29,7 @@ ON_DEMAND = [
     "_cli",
     "inspection.files",
     "_core.labels",
-    "checking",
+    "_checking",
     "_core.memory",
     "_core.node_changes",
     "_core.profiling",

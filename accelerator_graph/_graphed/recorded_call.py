@@ -133,7 +133,7 @@ class Recorder:
     def _observers(self) -> tuple[Observer, ...]:
         if not self._check:
             return ()
-        from ..checking.observer import ownership
+        from .._checking.observer import ownership
 
         return (ownership(),)
 

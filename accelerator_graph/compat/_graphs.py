@@ -8,12 +8,12 @@ import sys
 from typing import Any, ClassVar
 
 from .. import api
+from .._checking.observer import ownership as ownership_of_arrays
 from .._core import capture_table, ownership, stream_stack
 from .._core.capture import CaptureMode, Where
 from .._core.pools import AnyPool
 from .._core.streams import Borrowed, FrameworkCurrent, Stream
 from ..backends import registry
-from ..checking.observer import ownership as ownership_of_arrays
 from ..errors import CaptureError, UnsupportedError, capture_error
 from ..interop import registry as interop
 from ..interop.torch import Torch

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ..interop.base import BlockHistory, MemoryBlock
 from .names import printable
 from .serialization import SCHEMA, read_json, record
 from .text import count, numbers
@@ -33,9 +34,10 @@ class MemoryFinding(NamedTuple):
     """The `label` of the node."""
     array: str = ""
     """The array, where it is known."""
-    allocated: str = ""
-    freed: str = ""
-    """Where the memory was allocated and freed: file and line, where somebody has recorded that."""
+    history: BlockHistory = BlockHistory()
+    """Where the memory was allocated and freed, if somebody has recorded that."""
+    block: MemoryBlock | None = None
+    """The block of an allocator in which the address lies."""
 
     def __str__(self) -> str:
         where = f"node {self.node} ({self.title}), {self.argument}" if self.node is not None else ""
@@ -43,7 +45,7 @@ class MemoryFinding(NamedTuple):
         address = "" if self.address is None else f"{self.address:#x}"
         parts = [", ".join(filter(None, (where, label))), " ".join(filter(None, (address, self.why)))]
         said = ": ".join(filter(None, parts))
-        for fact, place in (("allocated", self.allocated), ("freed", self.freed)):
+        for fact, place in self.history._asdict().items():
             said += f", {fact} at {place}" if place else ""
         return printable(said)
 

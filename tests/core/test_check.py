@@ -8,9 +8,9 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import interop
+from accelerator_graph._checking.pointers import addresses, parameter_types
 from accelerator_graph.backends.base import GraphNode, NodeParameters, NodeSetter, word
 from accelerator_graph.backends.cpu import CpuBackend
-from accelerator_graph.checking.pointers import addresses, parameter_types
 from interop.caching_allocator import CachingAllocator, framework
 
 HERE = __file__
@@ -251,7 +251,7 @@ def test_freed(stream, allocator, armed, how):
     assert str(wrong) in str(check)
     if armed:
         assert "doubles.Tensor of shape (512,), uint8, at 0x" in wrong.array
-        assert wrong.freed.startswith(f"{HERE}:")
+        assert wrong.history.freed.startswith(f"{HERE}:")
         with pytest.raises(ag.GraphStateError, match=r"node 0 \(memcpy\), source: 0x"):
             g.replay()
     else:
@@ -269,7 +269,10 @@ def test_the_lines_that_allocated_and_freed_it_if_that_is_recorded(stream, alloc
     del x
     wrong = g.check().wrong
     assert len(wrong) == 2
-    assert all(each.allocated.startswith(f"{HERE}:") and each.freed.startswith(f"{HERE}:") for each in wrong)
+    assert all(
+        each.history.allocated.startswith(f"{HERE}:") and each.history.freed.startswith(f"{HERE}:")
+        for each in wrong
+    )
     assert f"allocated at {HERE}:" in str(wrong[0])
 
 

@@ -120,7 +120,7 @@ def test_a_capture_that_nobody_observes_calls_none(stream):
     finally:
         sys.setprofile(before)
     assert len(seen) > 40
-    tools = ("_core/observers", "checking/", "_core/labels", "diagnosis/")
+    tools = ("_core/observers", "_checking/", "_core/labels", "diagnosis/")
     assert [each for each in seen if each.startswith(tools) or each.endswith(("notify", "_observe"))] == []
 
 

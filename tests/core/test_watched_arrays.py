@@ -13,7 +13,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import interop
-from accelerator_graph.checking import observer
+from accelerator_graph._checking import observer
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 

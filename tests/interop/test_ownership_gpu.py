@@ -167,8 +167,8 @@ def test_the_lines_are_named_if_torch_records_them():
         g = captured(add, out, x, armed=False)
         del x
         [wrong] = g.check().wrong
-        assert __file__ in wrong.allocated
-        assert __file__ in wrong.freed
+        assert __file__ in wrong.history.allocated
+        assert __file__ in wrong.history.freed
     finally:
         torch.cuda.memory._record_memory_history(enabled=None)
 

@@ -15,6 +15,7 @@ from ..inspection.memory_check import WRONG, MemoryCheck, MemoryFinding
 from ..inspection.names import title
 from ..inspection.text import count
 from ..interop import registry as interop
+from ..interop.base import BlockHistory
 from .arrays import WatchedMemory, memory_of, span_of
 from .pointers import Addresses, Pointer, addresses
 
@@ -130,7 +131,9 @@ def _watched(runner: Runner) -> list[WatchedMemory]:
 def _of_array(array: WatchedMemory, pointer: Pointer | None = None) -> MemoryFinding:
     moved = "" if array.freed else ", given other memory"
     text = f"{array.text}{moved}"
-    return _finding("freed", text, pointer)._replace(array=array.text, freed=array.freed)
+    return _finding("freed", text, pointer)._replace(
+        array=array.text, history=BlockHistory(freed=array.freed)
+    )
 
 
 def _finding(verdict: str, why: str, pointer: Pointer | None) -> MemoryFinding:
@@ -250,11 +253,9 @@ class _Places:
             if verdict in WRONG:
                 yield _finding("may", f"{why}, if it is an address", pointer)
             return
-        finding = _finding(verdict, why, pointer)
+        finding = _finding(verdict, why, pointer)._replace(block=found.block)
         history = interop.history(framework, pointer.address) if verdict in WRONG else None
-        yield (
-            finding if history is None else finding._replace(allocated=history.allocated, freed=history.freed)
-        )
+        yield finding if history is None else finding._replace(history=history)
 
     def _by_the_driver(self, pointers: Sequence[Pointer]) -> Iterator[MemoryFinding]:
         """Yield what the driver says of addresses that no allocator knows."""
