@@ -99,12 +99,11 @@ class Graph(BaseGraph):
         BackendUnavailableError
             No stream was named, none is current, and there is no accelerator.
         """
-        self._check("capture_begin()")
-        if pool is not None:
-            pools.check_pool(pool)
-        if capture_error_mode is not None:
-            check_mode(capture_error_mode)
-        self._begin(self._where(self._given_stream, self._backend_name), pool, capture_error_mode)
+        if self._capture is not None or self._runner is not None:
+            self._check("capture_begin()")
+        number = self._graph_pool if pool is None else pools.check_pool(pool)
+        mode = self._mode if capture_error_mode is None else check_mode(capture_error_mode)
+        self._begin(self._where(self._given_stream, self._backend_name), number, mode)
         assert self._capture is not None
         self._capture.begun_at = caller()
 
@@ -113,7 +112,8 @@ class Graph(BaseGraph):
         if self._capture is not None or self._runner is not None:
             self._check("capture_begin()")
         guard = if_skipped(self, self._recover)
-        self._begin(self._where(self._given_stream, self._backend_name, prepare=True), guard=guard)
+        place = self._where(self._given_stream, self._backend_name, prepare=True)
+        self._begin(place, self._graph_pool, self._mode, guard)
         return self
 
     def _observers_of_environment(self) -> tuple[observers.Observer, ...]:
@@ -580,13 +580,12 @@ class Graph(BaseGraph):
     @property
     def graph_pool(self) -> pools.AnyPool | None:
         """The pool for the next capture."""
-        return self._graph_pool
+        return getattr(self._graph_pool, "owner", self._graph_pool)
 
     @graph_pool.setter
     def graph_pool(self, pool: pools.AnyPool | None) -> None:
         self._check("graph_pool")
-        pools.check_pool(pool)
-        self._graph_pool = pool
+        self._graph_pool = pools.check_pool(pool)
 
     @property
     def capture_error_mode(self) -> CaptureMode:

@@ -27,7 +27,7 @@ from ..interop import base as interop
 from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
 from . import capture_table, stream_stack
 from .ownership import Callback, Owned
-from .pools import AnyPool, Lease, check_pool
+from .pools import Lease
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class Capture:
     ----------
     place : Where
         Where it happens.
-    pool : PoolId, MemoryPool or None
-        The pool to capture into; None makes a new one.
+    pool : PoolId or None
+        The pool to capture into, as `check_pool` returns it; None makes a new one.
     mode : str
         One of `MODES`.
     """
@@ -116,7 +116,7 @@ class Capture:
         "thread",
     )
 
-    def __init__(self, place: Where, pool: AnyPool | None, mode: CaptureMode) -> None:
+    def __init__(self, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
         self.stream = stream = place.stream
         self.home = place.hold
         """Where replays will go."""
@@ -124,7 +124,7 @@ class Capture:
         modes = stream._backend.capture_modes
         self.mode = modes[0] if mode == "default" else native_mode(stream._backend, mode)
         """The backend's name for the mode."""
-        self.lease = Lease(None if pool is None else check_pool(pool), stream._backend, stream._device)
+        self.lease = Lease(pool, stream._backend, stream._device)
         """The graph's part in the pool."""
         here = process.thread.identity
         self.thread = here.thread
@@ -276,7 +276,7 @@ class Capture:
             if undo is not None:
                 self._undos.append(undo)
         if handle is not None:
-            self.lease.frameworks.update(frameworks)
+            self.lease.used_by(frameworks)
             for framework in frameworks:
                 undo = framework.route(pool, handle, device, relaxed)
                 if undo is not None:

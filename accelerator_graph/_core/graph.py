@@ -84,10 +84,8 @@ class BaseGraph:
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
-        if pool is not None:
-            pools.check_pool(pool)
         self._keeps = "graph" if keep_graph else "executable"
-        self._graph_pool = pool
+        self._graph_pool = None if pool is None else pools.check_pool(pool)
         self._mode = "default" if capture_error_mode == "default" else check_mode(capture_error_mode)
         self._backend_name = None if backend is None else registry.get(backend).name
         self._given_stream = None if stream is None else as_stream(stream, backend)
@@ -273,11 +271,7 @@ class BaseGraph:
     _where = staticmethod(where)
 
     def _begin(
-        self,
-        place: Where,
-        pool: pools.AnyPool | None = None,
-        mode: CaptureMode | None = None,
-        guard: object = None,
+        self, place: Where, pool: pools.PoolId | None, mode: CaptureMode, guard: object = None
     ) -> None:
         """Begin a capture, in a state that allows it. If this raises, nothing has begun.
 
@@ -285,16 +279,17 @@ class BaseGraph:
         ----------
         place : Where
             Where it happens.
-        pool, mode
-            As in `Graph.capture_begin`; None keeps the graph's own.
+        pool : PoolId or None
+            The pool to capture into, as `check_pool` returns it; None makes a new one.
+        mode : str
+            One of `MODES`.
         guard : object
             Abandons the capture if the end of its ``with`` block is skipped.
         """
         try:
             if ownership.due:
                 ownership.drain()
-            pool = self._graph_pool if pool is None else pool
-            capture = self._capture = Capture(place, pool, self._mode if mode is None else mode)
+            capture = self._capture = Capture(place, pool, mode)
             capture.guard = guard
             if self._observers or observers.ambient.get():
                 self._observe(capture)
@@ -445,15 +440,12 @@ class graph(Generic[G]):
     ) -> None:
         if not isinstance(g, BaseGraph):
             raise TypeError(f"graph: the argument must be an accelerator_graph.Graph, not {g!r}.")
-        if pool is not None:
-            pools.check_pool(pool)
-        if capture_error_mode is not None:
-            check_mode(capture_error_mode)
+        self._pool = (
+            () if pool is None else (pools.check_pool(pool),)
+        )  # (0, 0) is a new pool, None the graph's
+        self._mode = None if capture_error_mode is None else check_mode(capture_error_mode)
         self._graph = g
-        stream = None if stream is None else as_stream(stream, g._backend_name)
-        self._stream = stream
-        self._pool = pool
-        self._mode = capture_error_mode
+        self._stream = None if stream is None else as_stream(stream, g._backend_name)
         self._prepare = prepare is True or boolean(prepare, "graph: prepare")
 
     def __repr__(self) -> str:
@@ -465,7 +457,7 @@ class graph(Generic[G]):
             g._check("capture_begin()")
         guard = if_skipped(self, g._recover)
         place = g._where(self._stream or g._given_stream, g._backend_name, side=True, prepare=self._prepare)
-        g._begin(place, self._pool, self._mode, guard)
+        g._begin(place, self._pool[0] if self._pool else g._graph_pool, self._mode or g._mode, guard)
         return g
 
     @sure_exit

@@ -217,7 +217,7 @@ class Recapture:
                 "graph's device current."
             )
         guard = if_skipped(self, fresh._recover)
-        fresh._begin(place, runner.lease.shown if fresh._graph_pool is None else None, guard=guard)
+        fresh._begin(place, fresh._graph_pool or runner.lease.shown, fresh._mode, guard)
         return self
 
     @sure_exit
