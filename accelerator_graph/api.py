@@ -148,7 +148,13 @@ class Graph(BaseGraph):
         if runner.executable is not None and self._keeps != "graph":
             raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
         with Changing(runner, "instantiate()"):
-            self._instantiate(runner)
+            try:
+                runner.instantiate()
+            finally:
+                if runner.executable is None:
+                    self._launch = None
+            self._make_ready(runner)
+        ownership.drain()
 
     @calling(vars(BaseGraph)["_launch"])
     def replay(self, stream: object = None) -> None:

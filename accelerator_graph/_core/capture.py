@@ -106,10 +106,10 @@ class Capture:
         "_undos",
         "begun_at",
         "guard",
-        "home",
         "lease",
         "mode",
         "observations",
+        "place",
         "recorder",
         "retained",
         "stream",
@@ -117,9 +117,8 @@ class Capture:
     )
 
     def __init__(self, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
+        self.place = place
         self.stream = stream = place.stream
-        self.home = place.hold
-        """Where replays will go."""
         self.recorder: Recorder = stream._backend
         modes = stream._backend.capture_modes
         self.mode = modes[0] if mode == "default" else native_mode(stream._backend, mode)
@@ -179,7 +178,7 @@ class Capture:
         try:
             info = self.stream._backend.capture_info(self.stream._native)
             return None if info is None else info.nodes
-        except AcceleratorGraphError:  # a capture that is broken says so at its end
+        except AcceleratorGraphError:  # `end` counts again, and raises it
             return None
 
     def check_thread(self, what: str) -> None:
@@ -198,20 +197,18 @@ class Capture:
         """Return True if the thread that began the capture has not ended."""
         return self._identity() is not None
 
-    def begin(self, graph: Any, place: Where, generators: Sequence[object] = ()) -> None:
+    def begin(self, graph: Any, generators: Sequence[object] = ()) -> None:
         """Begin the capture; its stream is current on this thread until the end.
 
         Parameters
         ----------
         graph : Graph
             The graph that captures, which the thread holds until the end.
-        place : Where
-            As in the constructor.
         generators : sequence
             Random generators that take part.
         """
-        stream, frameworks = self.stream, place.frameworks
-        backend, native = stream._backend, stream._native
+        place, stream = self.place, self.stream
+        frameworks, backend, native = place.frameworks, stream._backend, stream._native
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = captured_by(stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
@@ -222,21 +219,16 @@ class Capture:
             waited = place.waits_for._native
             with backend.relaxed(waited):
                 backend.synchronize(waited)
-        pool = self.lease.id
-        self._enter(graph, frameworks, pool)
-        recorder: FrameworkRecorder | None = None
-        for framework in frameworks:
-            recorder = framework.recorder(backend, pool, stream._device, generators)
-            if recorder is not None:
-                self.recorder = recorder
-                break
+        self._enter(graph)
+        if frameworks:
+            self._take_in(frameworks, generators)
         try:
             keep = partial(setattr, self, "_token")
             any(map(keep, map(self.recorder.capture_begin, (native,), (self.mode,))))  # at once
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
-        if recorder is not None:
-            self.lease.recorded = recorder.pool
+        if self.recorder is not backend:
+            self.lease.recorded = cast("FrameworkRecorder", self.recorder).pool
         if self.observations:
             self._observe(frameworks)
 
@@ -248,8 +240,8 @@ class Capture:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
         notify(self.observations, "begun")
 
-    def _enter(self, graph: Any, frameworks: Sequence[Framework], pool: PoolId) -> None:
-        """Take this thread and the frameworks into the capture, until `_leave`."""
+    def _enter(self, graph: Any) -> None:
+        """Take this thread into the capture, until `_leave`."""
         thread = capture_table.thread
         if thread.end is None:
             thread.end = Callback(_abandon_all, thread.unfinished)
@@ -261,26 +253,29 @@ class Capture:
         entry = stream_stack.Entry()
         entry.stream, entry.entrant, entry.undos, entry.guard = self.stream, self, [], None
         stream_stack.thread.entries.append(entry)
-        if frameworks:
-            self._route(entry, frameworks, pool)
 
-    def _route(self, entry: stream_stack.Entry, frameworks: Sequence[Framework], pool: PoolId) -> None:
-        """Make the stream the frameworks' current one, and have them use the pool."""
-        stream = self.stream
+    def _take_in(self, frameworks: Sequence[Framework], generators: Sequence[object]) -> None:
+        """Make the stream the frameworks' current one, have them use the pool, and let one record."""
+        stream, pool, entry = self.stream, self.lease.id, stream_stack.thread.entries[-1]
         backend, device = stream._backend, stream._device
         handle = stream_stack.make_current(entry, frameworks)
         note = partial(report_collective, self.observations)
-        relaxed = partial(_relaxed, backend, stream._native, self._owner)
         for framework in frameworks:
             undo = framework.observe_collectives(note)
             if undo is not None:
                 self._undos.append(undo)
         if handle is not None:
             self.lease.used_by(frameworks)
+            relaxed = partial(_relaxed, backend, stream._native, self._owner)
             for framework in frameworks:
                 undo = framework.route(pool, handle, device, relaxed)
                 if undo is not None:
                     entry.undos.append(undo)
+        for framework in frameworks:
+            recorder = framework.recorder(backend, pool, device, generators)
+            if recorder is not None:
+                self.recorder = recorder
+                return
 
     def failure(self, cause: BaseException) -> CaptureError | None:
         """Return the error to raise for what the body raised; None if that passes unchanged.
@@ -331,14 +326,15 @@ class Capture:
         CaptureError
             It did not become a graph. `abandon` has to follow, as after any exception.
         """
-        recorder = self.recorder
+        recorder, backend = self.recorder, self.stream._backend
         if self.observations:
             notify(self.observations, "stop")
             notify(self.observations, "end")
-        backend, count = self.stream._backend, self.recorded()
-        if recorder is not backend:
-            cast("FrameworkRecorder", recorder).counted = count
         try:
+            info = backend.capture_info(self.stream._native)  # afterwards, nobody counts them as cheaply
+            count = None if info is None else info.nodes
+            if recorder is not backend:
+                cast("FrameworkRecorder", recorder).counted = count
             captured = Captured(recorder, backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
             raise self._error("did not become a graph", error) from error
@@ -550,7 +546,7 @@ def around_gc(phase: str, info: object) -> None:
 
 
 def _after_fork() -> None:
-    global _lock
+    global _gc_lock
     _gc_lock = threading.RLock()
     resume_gc()
 

@@ -233,7 +233,7 @@ class BaseGraph:
         keep = self._keeps != "executable"
         kept = False
         try:
-            self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease)
+            self._runner = runner = Runner(capture.end(), keep, capture.place.hold, capture.lease)
             runner.beside = capture.stream is not self._home
             runner.retained = tuple(capture.retained)
             own = self._keep_observations(capture) if capture.observations or self._observers else 0
@@ -241,7 +241,7 @@ class BaseGraph:
                 self._found_empty(capture.subject)
             kept = keep
             if self._keeps != "graph":
-                self._instantiate(runner)
+                self._make_ready(runner)
         except BaseException:
             if kept:
                 self._capture = None
@@ -293,7 +293,7 @@ class BaseGraph:
             capture.guard = guard
             if self._observers or observers.ambient.get():
                 self._observe(capture)
-            capture.begin(self, place, self._generators)
+            capture.begin(self, self._generators)
             self._home, self._lost = place.home, ""
         except BaseException:
             self._recover()
@@ -381,28 +381,18 @@ class BaseGraph:
             raise failure from exc
         exc.add_note(f"{capture.subject} was abandoned; {then}.")
 
-    def _instantiate(self, runner: Runner) -> None:
-        """Make the executable, and what `replay` launches without arguments."""
-        try:
-            runner.instantiate()
-            with runner.lock:  # another thread may reset the graph, which waits for this
-                if self._launch is None:
-                    self._launch = runner.home_launcher()
-        except BaseException:
-            if runner.executable is None:
-                self._launch = None
-            raise
-
     def _make_ready(self, runner: Runner) -> None:
-        """Instantiate the graph if that has not been done."""
-        if runner.executable is None or self._launch is None:
-            with runner.lock:  # several threads may be the first to replay
-                if runner.dropped:
-                    raise GraphStateError(f"{runner.dropped}.")
-                if runner.executable is None:
-                    self._instantiate(runner)
-                elif self._launch is None:  # something was raised between the two
-                    self._launch = runner.home_launcher()
+        """Make what there is not yet: the executable, and what `replay` launches without arguments."""
+        if self._launch is not None and runner.launching.owner.executable is not None:
+            return
+        with runner.lock:  # several threads may be the first to replay, and a reset waits for this
+            current = runner.launching.owner
+            if current.executable is None:
+                if current.until == "instantiate":
+                    raise GraphStateError(f"{current.why}.")
+                runner.instantiate()
+            if self._launch is None:
+                self._launch = runner.home_launcher()
 
 
 G = TypeVar("G", bound=BaseGraph)

@@ -125,10 +125,10 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
                 except (DriverError, UnsupportedError) as error:
                     misfit = Misfit(str(error).rstrip("."))
             if misfit is None:
-                executable, measured = runner.launchable(), None
+                executable = runner.launchable()
             else:
                 check_shareable(work.captured, what)
-                executable, measured = runner.make(work.captured, work.lease)
+                executable = runner.make(work.captured, work.lease)
             taken = graph, runner, work, executable, misfit is not None, counted
             _take(*taken)
         except BaseException as error:
@@ -139,7 +139,6 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
                 graph._launch = None
                 error.add_note("The executable may have been changed in part, and the graph has none now.")
             raise
-        runner.measured = measured
         graph._make_ready(runner)
     drain()
     return GraphUpdate(True) if misfit is None else GraphUpdate(False, *misfit)
@@ -152,7 +151,7 @@ def _take(
     if new:
         runner.exchange(executable)
     else:
-        executable.changes = None
+        executable.changes = executable.measured = None
     runner.captured = work.captured if runner.keeps_graph else None
     runner.lease, runner.retained, runner.counted = work.lease, work.retained, counted
     runner.observe(*(each for each in runner.observations if isinstance(each, Lasting)), *work.observations)
