@@ -205,11 +205,13 @@ class Inspectable(Framework):
         """
         return None
 
-    def fill_new(self, which: int) -> Undo | None:
+    def fill_new(self, which: int, settle: Callable[[], object]) -> Undo | None:
         """Fill arrays that this thread makes without contents from now on; return the undo.
 
         `which` is 0 or 1: one of two patterns, harmless as numbers and as indices, that differ in every
-        element. It shows which elements nobody writes. None if the framework can't do that.
+        element. It shows which elements nobody writes. Call `settle` after each fill: it waits for the
+        current stream, since another stream may write to the array at once. None if the framework can't do
+        that.
         """
         return None
 
@@ -231,8 +233,9 @@ class Inspectable(Framework):
     def enqueues(self, function: object, first: object) -> bool:
         """Return True if a call into C enqueues work on the framework's current stream.
 
-        Asked during a capture that is diagnosed, after each call of any function, with its first argument,
-        if the framework has no `operations`. In doubt False: the user is told of work on another stream.
+        Called during a capture that is diagnosed, after each call of any function, with its first argument,
+        if the framework has no `operations`. In doubt False: True lets the library warn of work on another
+        stream.
         """
         return False
 

@@ -182,11 +182,11 @@ class Torch(Inspectable):
 
         return random_state(self.torch, device, generators)
 
-    def fill_new(self, which: int) -> Undo:
+    def fill_new(self, which: int, settle: Callable[[], object]) -> Undo:
         """Fill tensors that operators make without contents."""
         from ._torch.verifying import fill_new
 
-        return fill_new(self.torch, which)
+        return fill_new(self.torch, which, settle)
 
     def clear_free(self, device: int) -> None:
         """Set the caching allocator's free memory on a device to zero."""
@@ -296,7 +296,7 @@ class TorchRecorder(FrameworkRecorder):
         self.native: Any = None
         """The backend's graph."""
         self.generators: list[Any] = []
-        """The generators that a replay may use, if torch must be told about them; otherwise empty."""
+        """The generators that a replay may use, if torch must prepare them; otherwise empty."""
         self.executable: Executable | None = None
         """The latest one, unless it is destroyed."""
         self.graph_is_needed: bool = True

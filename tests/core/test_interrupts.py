@@ -6,6 +6,7 @@ import linecache
 import os
 import signal
 import sys
+import threading
 import time
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._core import capture_table
+from accelerator_graph._core.observers import ambient
 from accelerator_graph.interop.base import Framework
 from lanes import sample
 
@@ -128,6 +130,7 @@ def attempt(way, body, at, pool, error=KeyboardInterrupt):
     return graph, stream, log, interrupter
 
 
+@pytest.mark.promise("interrupt-leaves-no-trace")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, HandlerRaised])
 @pytest.mark.parametrize("body", [body_passes, body_raises, body_invalidates])
 @pytest.mark.parametrize("way", [with_graph, with_side_stream])
@@ -214,6 +217,19 @@ def timed(graph, stream, file):
     events[0].elapsed_time(events[1])
 
 
+def diagnosed(all):
+    def call(graph, stream, file):
+        with ag.diagnose(all=all):
+            capture(stream)
+
+    return call
+
+
+def verified(graph, stream, file):
+    with stream:
+        ag.verify(lambda: ag.current_stream().fill(OTHER, 1), state=[OTHER], rounds=1)
+
+
 CALLS = {
     "instantiate": lambda graph, stream, file: graph.instantiate(),
     "replay": lambda graph, stream, file: graph.replay(),
@@ -241,13 +257,18 @@ CALLS = {
     "wait": lambda graph, stream, file: ag.Stream(like=stream).wait(stream),
     "launch": lambda graph, stream, file: stream.launch(int),
     "close": lambda graph, stream, file: ag.Stream(like=stream).close(),
+    "diagnose": diagnosed(all=False),
+    "diagnose all": diagnosed(all=True),
+    "verify": verified,
 }
+LONG = {"verify": 41}
+"""Of calls with tens of thousands of lines, every so many lines are interrupted."""
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_path):
-    cell = bytearray(1)
-    for at in sample("lines"):
+    cell, collecting, watching = bytearray(1), [*gc.callbacks], (threading.gettrace(), threading.getprofile())
+    for at in (number * LONG.get(call, 1) for number in sample("lines")):
         log, stream = [], ag.Stream(backend="cpu")
         with ag.Graph(keep_graph=True, stream=stream) as graph:
             stream.fill(cell, 1)
@@ -267,7 +288,12 @@ def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_
         assert not capture_table.thread.graphs, where
         assert ag.current_stream(required=False) is None, where
         assert gc.isenabled(), where
-        stream.synchronize()
+        assert gc.callbacks == collecting, where
+        assert (threading.gettrace(), threading.getprofile()) == watching, where
+        assert not ambient.get(), where
+        deadline = time.monotonic() + 10
+        while not stream.query():
+            assert time.monotonic() < deadline, where
         log.clear()
         for replay in (bound, graph.replay):
             cell[0] = 0
@@ -280,6 +306,7 @@ def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_
     assert at > 20
 
 
+@pytest.mark.promise("verify-puts-everything-back")
 def test_verify_puts_back_what_a_run_writes_after_its_interrupt():
     def step():
         stream = ag.current_stream()
@@ -296,6 +323,7 @@ def test_verify_puts_back_what_a_run_writes_after_its_interrupt():
     assert OTHER[0] == 0
 
 
+@pytest.mark.promise("reset-abandons")
 def test_by_hand_reset_recovers():
     lines = attempt(by_hand, body_passes, 0, None)[3].lines
     for at in range(1, lines + 1):
@@ -310,6 +338,7 @@ def test_by_hand_reset_recovers():
         assert log == [2], where
 
 
+@pytest.mark.promise("interrupt-leaves-no-trace")
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
 def test_real_signals_at_random_moments_leave_no_trace():
     def capture():

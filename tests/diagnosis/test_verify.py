@@ -44,6 +44,7 @@ def test_a_planted_fault_is_named(name):
     assert accusation(make).report.cause == cause
 
 
+@pytest.mark.promise("no-wrong-accusation")
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_program_is_not_accused(name):
     args, how = RIGHT[name]()
@@ -170,6 +171,7 @@ def in_another_order(x):
     return out
 
 
+@pytest.mark.promise("no-wrong-accusation")
 def test_rounding_is_right_with_its_size():
     report = ag.verify(in_another_order, np.linspace(0.1, 3, 40, dtype="f4"))
     assert report.verdict == "right", report
@@ -325,6 +327,7 @@ def test_examples_that_need_another_graph_are_refused(example):
         ag.verify(f, x_of(), examples=[(x_of() + 1,), example])
 
 
+@pytest.mark.promise("verify-does-not-hang")
 @pytest.mark.parametrize("hangs", ["eagerly", "in a replay"])
 def test_a_run_that_does_not_end_is_given_up(hangs):
     gate, seen = threading.Event(), Unseen()
@@ -355,6 +358,7 @@ def test_a_run_that_does_not_end_is_given_up(hangs):
         verification._running.pop().program.close()
 
 
+@pytest.mark.promise("verify-does-not-hang")
 def test_work_that_hangs_before_the_first_run_is_given_up(stream):
     gate = threading.Event()
     stream.launch(gate.wait)
@@ -383,6 +387,7 @@ def test_a_graph_whose_verification_hangs_is_not_waited_for(monkeypatch):
         verification._running.pop().program.close()
 
 
+@pytest.mark.promise("verify-within-the-time")
 def test_the_time_limit_says_what_was_left_out(monkeypatch):
     runs = Unseen()
     monkeypatch.setattr(trial.time, "monotonic", lambda: float(len(runs)))
@@ -461,6 +466,7 @@ def test_a_number_in_a_graph_of_the_callers_is_no_stale_address():
 # ---- what is left as it was ----------------------------------------------------------------------
 
 
+@pytest.mark.promise("verify-puts-everything-back")
 @pytest.mark.parametrize("fails", [False, True])
 def test_everything_is_as_before(fails):
     class Model:
@@ -549,6 +555,7 @@ def test_a_graphed_call_leaves_what_it_would_leave_without_verification(warmup):
     assert found[0] == found[1]
 
 
+@pytest.mark.promise("iterators-are-refused-by-name")
 @pytest.mark.parametrize(
     "made", [lambda: (i for i in range(99)), lambda: zip(range(9)), lambda: itertools.cycle("ab")]
 )
@@ -603,6 +610,94 @@ def test_random_numbers_that_were_seeded_anew_are_drawn_before_the_capture(monke
         assert (Seeded.seed, Seeded.stale) == (3, True)
     finally:
         interop.unregister("seeded")
+
+
+class Filling(Inspectable):
+    """Fills new arrays as frameworks of a device do: by work on the current stream, which may be late."""
+
+    api_version = 1
+    settle = None
+
+    def backend(self):
+        return "cpu"
+
+    def fill_new(self, which, settle):
+        Filling.settle = lambda out: (launch(time.sleep, 0.05), launch(out.fill, 0.25 + which), settle())
+        return lambda: setattr(Filling, "settle", None)
+
+    @staticmethod
+    def empty_like(x):
+        out = np.empty_like(x)
+        if Filling.settle is not None:
+            Filling.settle(out)
+        return out
+
+
+@pytest.fixture
+def filling(monkeypatch):
+    monkeypatch.setitem(sys.modules, "filling", object())
+    interop.register("filling", Filling)
+    yield Filling
+    interop.unregister("filling")
+
+
+def test_what_another_stream_writes_is_not_taken_for_what_nobody_writes(filling):
+    """The other stream does not wait for the current one, which fills the new array."""
+    other = ag.Stream(backend="cpu")
+
+    def f(x):
+        out = filling.empty_like(x)
+        launch(int)
+        other.launch(np.multiply, x, 2, out)
+        if not ag.is_current_stream_capturing():
+            ag.current_stream().wait(other)
+        return out
+
+    with pytest.raises(ag.VerificationError, match="leaves all elements of result unwritten") as raised:
+        ag.verify(f, x_of())
+    assert raised.value.report.cause == "not_written"
+
+
+def test_what_replays_leave_and_eager_runs_write_at_random_is_not_right(filling):
+    noise = Unseen(*range(1000))
+
+    def f(x):
+        out = filling.empty_like(x)
+        launch(np.multiply, x[:3], 2, out[:3])
+        if not ag.is_current_stream_capturing():
+            launch(np.copyto, out[3:], noise.pop())
+        return out
+
+    report = ag.verify(f, x_of())
+    assert report.verdict == "undecided", report
+    assert "leaves 3 of 6 elements of result unwritten, and eager runs differ there" in report.summary()
+
+
+@pytest.mark.parametrize("x", [(), (x_of(),)])
+def test_work_that_escaped_from_the_capture_and_is_late_makes_no_replay_right(x):
+    """It goes to a stream of its own, and ends when the first replay has begun."""
+    began, ended = threading.Event(), threading.Event()
+
+    def late(out):
+        began.wait(10)
+        np.copyto(out, 2)
+        ended.set()
+
+    def let_it_end():
+        began.set()
+        ended.wait(10)
+
+    def f(*x):
+        out = np.empty(6)
+        if ag.is_current_stream_capturing():
+            ag.Stream(backend="cpu").launch(late, out)
+            launch(let_it_end)
+        else:
+            launch(np.copyto, out, 2)
+        return out
+
+    with pytest.raises(ag.VerificationError):
+        ag.verify(f, *x)
 
 
 def test_items_that_a_run_leaves_in_a_dict_are_removed():
@@ -890,6 +985,7 @@ def test_graphed_warns_if_it_can_not_be_decided():
     assert f.cache_info().graphs == 1
 
 
+@pytest.mark.promise("verify-by-the-environment")
 def test_the_environment_asks_for_it(monkeypatch):
     monkeypatch.setenv("ACCELERATOR_GRAPH_VERIFY", "first")
     f = ag.graphed(scaled_by_the_host, warmup=0)
