@@ -16,7 +16,7 @@ from .._interpreter.outside import variable
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SWITCH = "ACCELERATOR_GRAPH_PURE_PYTHON"
-VERSION = 5
+VERSION = 6
 """As in `fast/_fast.c`. Raise both whenever Python can't work with the extension that was built before."""
 
 

@@ -313,7 +313,8 @@ class Backend(Recorder):
     def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return facts about the capture that the stream takes part in; None without one. Disturbs nothing.
 
-        The capabilities ``"events"`` and ``"nodes"`` need it. None also if the capture is broken.
+        The capabilities ``"events"`` and ``"nodes"`` need it. None also if the capture is broken. Asked ahead
+        of the end of each capture, where an error means that there will be no graph.
         """
         return None
 

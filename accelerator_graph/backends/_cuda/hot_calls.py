@@ -107,7 +107,10 @@ def _capture_info(driver: Driver, extension: Any) -> Callable[[Any], tuple[int, 
     nodes = driver.address("cuGraphGetNodes", _CUDA)
     if extension is None or not info or not nodes:
         return None
-    failed = partial(driver.answered, driver.capture_function)
+
+    def failed(which: int, code: int) -> NoReturn:
+        driver.answered("cuGraphGetNodes" if which else driver.capture_function, code)
+
     made: Callable[[Any], tuple[int, int] | None] = extension.CaptureInfo(
         info, nodes, bool(with_edges), failed
     )
