@@ -9,16 +9,15 @@ from types import FunctionType, TracebackType
 from typing import Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
-from ._core import capture_table, observers, ownership, pools, states
-from ._core.call_site import caller
+from ._core import capture_table, observers, ownership, pools
 from ._core.capture import CaptureMode, Collectives, check_mode, part_of
 from ._core.extension import calling
-from ._core.graph import BaseGraph
+from ._core.graph import HAS_EXECUTABLE, BaseGraph
 from ._core.graph import graph as graph
 from ._core.replay import Changing
 from ._core.streams import Stream
-from ._interpreter.outside import setting
-from ._interpreter.sure_exit import if_skipped
+from ._interpreter import caller, setting
+from ._interpreter.interruptions import if_skipped
 from .errors import AcceleratorGraphError, GraphStateError
 from .interop import base as frameworks
 from .interop import registry as interop
@@ -146,7 +145,7 @@ class Graph(BaseGraph):
         """
         runner = self._runner_for("instantiate()")
         if runner.executable is not None and self._keeps != "graph":
-            raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
+            raise self._refusal("instantiate()", HAS_EXECUTABLE)
         with Changing(runner, "instantiate()"):
             try:
                 runner.instantiate()

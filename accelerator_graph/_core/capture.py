@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 from weakref import ref
 
-from .._interpreter import process
-from .._interpreter.outside import text_of
+from .._interpreter import interruptions, text_of
 from ..backends.base import AnyBackend as Backend
 from ..backends.base import CaptureMode as CaptureMode
 from ..backends.base import CaptureStatus
@@ -31,9 +30,9 @@ from .pools import Lease
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
+    from .._interpreter import Site
     from ..backends.base import Recorder
     from ..errors import Reason
-    from .call_site import Site
     from .labels import LabelledRange
 
 Part = TypeVar("Part")
@@ -125,7 +124,7 @@ class Capture:
         """The backend's name for the mode."""
         self.lease = Lease(pool, stream._backend, stream._device)
         """The graph's part in the pool."""
-        here = process.thread.identity
+        here = interruptions.thread.identity
         self.thread = here.thread
         self.begun_at: Site | None = None
         self.guard: object = None
@@ -191,7 +190,7 @@ class Capture:
 
     def is_here(self) -> bool:
         """Return True if the calling thread began the capture."""
-        return self._identity() is process.thread.identity
+        return self._identity() is interruptions.thread.identity
 
     def thread_lives(self) -> bool:
         """Return True if the thread that began the capture has not ended."""
@@ -457,6 +456,16 @@ def report_collective(observations: list[Any], collective: interop.Collective) -
 # ---- a graph that was captured -------------------------------------------------------------------
 
 
+def why_empty(backend: Backend) -> str:
+    """Return why a capture on a backend may have recorded nothing, and the way out: a clause."""
+    if backend.recording == "explicit":
+        return "this backend records only work that is enqueued through accelerator_graph.Stream"
+    return (
+        "the work may have gone to another stream or device, or have run at once, as ordinary Python and "
+        "NumPy do; enqueue it on the captured stream, or capture the stream that it goes to"
+    )
+
+
 class Captured(Owned):
     """A graph that was captured."""
 
@@ -551,4 +560,4 @@ def _after_fork() -> None:
     resume_gc()
 
 
-process.after_fork(_after_fork)
+interruptions.after_fork(_after_fork)

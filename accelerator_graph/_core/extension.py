@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, TypeVar, cast
 
-from .._interpreter.outside import variable
+from .._interpreter import variable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -1,4 +1,4 @@
-"""The machinery under `Graph`: its arguments, its state, and the way to captured, to ready, and back."""
+"""The machinery under `Graph`: its arguments, its states, and the way to captured, to ready, and back."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
-from .._interpreter import process
-from .._interpreter.outside import boolean, environment, keys
-from .._interpreter.sure_exit import if_skipped, sure_exit
+from .._interpreter import boolean, environment, interruptions, keys, warn_of_nothing
+from .._interpreter.interruptions import if_skipped, sure_exit
 from ..backends import registry
 from ..errors import EmptyGraphWarning, GraphStateError
-from . import observers, ownership, pools, states
-from .call_site import warn_of_nothing, why_empty
-from .capture import Capture, CaptureMode, Where, check_mode
+from . import observers, ownership, pools
+from .capture import Capture, CaptureMode, Where, check_mode, why_empty
 from .current_stream import where
-from .replay import Runner
-from .states import GraphState
+from .replay import NOT_KEPT, Runner
 from .streams import as_stream, describe
 
 if TYPE_CHECKING:
@@ -41,7 +38,71 @@ def _after_fork() -> None:
     _more_stack = RLock()
 
 
-process.after_fork(_after_fork)
+interruptions.after_fork(_after_fork)
+
+
+# ---- the state table: the operations that a graph refuses in each state --------------------------
+
+GraphState = Literal["empty", "capturing", "captured", "ready"]
+"""The state of a graph; ``"captured"`` has no executable yet."""
+
+_NOTHING = "nothing was captured; capture first, with `with graph:` or capture_begin() and capture_end()"
+_CAPTURING = "the graph is being captured; call capture_end() first, or reset() to abandon the capture"
+_FULL = "the graph holds a capture; call reset() first, or make another Graph"
+_NOT_BEGUN = "no capture has begun; call capture_begin() first"
+_NO_EXECUTABLE = "the graph has no executable yet; call instantiate() first"
+CAPTURED_BEFORE_FORK = "the graph was captured before this process was forked; capture it again"
+BEGUN_BEFORE_FORK = "the capture was begun before this process was forked; capture again"
+HAS_EXECUTABLE = (
+    "the graph has its executable already; make it with keep_graph=True to instantiate it more than once"
+)
+ENDED_INSIDE = "the capture was ended inside its `with` block; leave that to the block"
+
+_UNTIL_CAPTURED: dict[GraphState, str] = {"empty": _NOTHING, "capturing": _CAPTURING}
+_UNLESS_EMPTY: dict[GraphState, str] = {"capturing": _CAPTURING, "captured": _FULL, "ready": _FULL}
+
+REFUSED: dict[str, dict[GraphState, str]] = {
+    "capture_begin()": _UNLESS_EMPTY,
+    "capture_end()": {"empty": _NOT_BEGUN, "captured": _NOT_BEGUN, "ready": _NOT_BEGUN},
+    "instantiate()": _UNTIL_CAPTURED,
+    "replay()": _UNTIL_CAPTURED,
+    "bind()": _UNTIL_CAPTURED,
+    "update()": _UNTIL_CAPTURED,
+    "recapture()": _UNTIL_CAPTURED,
+    "clone()": _UNTIL_CAPTURED,
+    "pool()": _UNTIL_CAPTURED,
+    "num_nodes": _UNTIL_CAPTURED,
+    "describe()": _UNTIL_CAPTURED,
+    "memory()": _UNTIL_CAPTURED,
+    "set_node()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "set_nodes()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "debug_dump()": _UNTIL_CAPTURED,
+    "profile()": _UNTIL_CAPTURED,
+    "raw_graph()": _UNTIL_CAPTURED,
+    "raw_executable()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "raw_cuda_graph()": _UNTIL_CAPTURED,
+    "raw_cuda_graph_exec()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "enable_debug_mode()": _UNLESS_EMPTY,
+    "register_generator_state()": _UNLESS_EMPTY,
+    "graph_pool": _UNLESS_EMPTY,
+    "capture_error_mode": _UNLESS_EMPTY,
+}
+"""The sentence by operation and state. Everything that is not listed is allowed."""
+
+REFUSED_UNLESS_KEPT: dict[str, str] = {
+    "instantiate()": HAS_EXECUTABLE,
+    "clone()": NOT_KEPT,
+    "describe()": NOT_KEPT,
+    "set_node()": NOT_KEPT,
+    "set_nodes()": NOT_KEPT,
+    "debug_dump()": NOT_KEPT,
+    "raw_graph()": NOT_KEPT,
+    "raw_cuda_graph()": NOT_KEPT,
+}
+"""What a graph that is ready refuses as well if it was not kept: the sentence by operation."""
+
+
+# ---- a graph -------------------------------------------------------------------------------------
 
 
 class BaseGraph:
@@ -136,7 +197,7 @@ class BaseGraph:
             state: GraphState = "empty"
         else:
             state = self.state
-        fact = states.REFUSED[what].get(state)
+        fact = REFUSED[what].get(state)
         if fact:
             raise self._refusal(what, self._lost or fact)
 
@@ -157,7 +218,7 @@ class BaseGraph:
     def _kept(self, what: str) -> Captured:
         captured = self._runner_for(what).captured
         if captured is None:
-            raise self._refusal(what, states.NOT_KEPT)
+            raise self._refusal(what, NOT_KEPT)
         return captured
 
     @property
@@ -186,10 +247,10 @@ class BaseGraph:
         return obj
 
     def _after_fork(self) -> None:
-        lost = {"empty": self._lost, "capturing": states.BEGUN_BEFORE_FORK}
-        why = lost.get(self.state, states.CAPTURED_BEFORE_FORK)
+        lost = {"empty": self._lost, "capturing": BEGUN_BEFORE_FORK}
+        why = lost.get(self.state, CAPTURED_BEFORE_FORK)
         if self._runner is not None:
-            self._runner.after_fork(states.CAPTURED_BEFORE_FORK)
+            self._runner.after_fork(CAPTURED_BEFORE_FORK)
         self._empty()
         self._lost = why
 
@@ -226,9 +287,9 @@ class BaseGraph:
         """
         capture = self._capture
         if capture is None:
-            fact = states.REFUSED["capture_end()"][self.state]
+            fact = REFUSED["capture_end()"][self.state]
             raise self._refusal("capture_end()", self._lost or fact)
-        if capture._identity() is not process.thread.identity:
+        if capture._identity() is not interruptions.thread.identity:
             capture.check_thread("capture_end()")
         keep = self._keeps != "executable"
         kept = False
@@ -261,7 +322,7 @@ class BaseGraph:
             if self._capture is not None:
                 self.capture_end() if exc is None else self._abandon(exc)
             elif exc is None:
-                raise GraphStateError(f"{self._lost or states.ENDED_INSIDE}.")
+                raise GraphStateError(f"{self._lost or ENDED_INSIDE}.")
         except BaseException:
             self._recover()
             raise

@@ -10,11 +10,10 @@ from inspect import unwrap
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from .._interpreter import runs_later
+from .._interpreter import Site, caller, outside, runs_later, warn_of_nothing
 from ..errors import EmptyLabelWarning
 from . import capture_table
-from .call_site import Site, caller, outside, warn_of_nothing, why_empty
-from .capture import notify, part_of
+from .capture import notify, part_of, why_empty
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend

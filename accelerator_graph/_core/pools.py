@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
-from .._interpreter.outside import integer
-from .._interpreter.process import after_fork
+from .._interpreter import integer
+from .._interpreter.interruptions import after_fork
 from ..errors import GraphStateError
 from ..interop.base import PoolId as PoolId
 from .ownership import Finalizer
@@ -240,15 +240,20 @@ def _begun(pool: PoolId | None, backend: Backend, device: int) -> _Pool:
     if pool is None:
         pool, _next = (_next, 0), _next + 1
     elif pool[0] >= _FIRST or pool[1] >= _next:
-        fact = "was never given out" if max(pool) >= _next else "ended with the last graph in it"
-        if max(pool) < _inherited:
-            fact = "belongs to graphs that were captured before this process was forked"
-        raise ValueError(f"pool {pool} {fact}; take a new one from graph_pool_handle().")
+        raise _unusable(pool)
     entry = _Pool()
     entry.device = device
     entry.end = _End(backend, (pool, ()))
     _pools[pool] = ref(entry)
     return entry
+
+
+def _unusable(pool: PoolId) -> ValueError:
+    """Make the error for an id that stands for no pool, or for none any more."""
+    fact = "was never given out" if max(pool) >= _next else "ended with the last graph in it"
+    if max(pool) < _inherited:
+        fact = "belongs to graphs that were captured before this process was forked"
+    return ValueError(f"pool {pool} {fact}; take a new one from graph_pool_handle().")
 
 
 def _clean_up_of(pool: PoolId) -> AbstractContextManager[object] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._interpreter.outside import boolean, integer
+from .._interpreter import boolean, integer
 from ..backends.base import Capability, GraphContents, GraphEdge, GraphNode, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError

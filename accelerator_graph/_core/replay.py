@@ -13,14 +13,13 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
-from .._interpreter.sure_exit import Section
+from .._interpreter.interruptions import Section
 from ..backends.base import Capability, SameContext, SameStream, unsupported
 from ..errors import AcceleratorGraphError, CaptureError, GraphStateError, UnsupportedError
 from . import capture_table
 from .capture_table import measuring
 from .extension import fast, new_lock
 from .ownership import Owned, drain, due
-from .states import NOT_KEPT, RESET_MEANWHILE
 from .stream_stack import is_constant
 from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
 
@@ -33,6 +32,11 @@ if TYPE_CHECKING:
     from .memory import Measured
     from .node_changes import NodeChanges
     from .pools import Lease
+
+NOT_KEPT = (
+    "the graph was not kept; make it with keep_graph=True, or call enable_debug_mode() before the capture"
+)
+RESET_MEANWHILE = "another thread has reset the graph; capture again"
 
 MOST_STREAMS = 16
 """The most streams to remember; more would only cost memory."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from .._interpreter.sure_exit import if_skipped, sure_exit
+from .._interpreter.interruptions import if_skipped, sure_exit
 from ..backends.base import Capability, Misfit
 from ..errors import DriverError, UnsupportedError
-from . import states
 from .capture import Captured
-from .graph import BaseGraph
+from .graph import REFUSED, BaseGraph
 from .observers import Lasting, handed_on
 from .ownership import drain
 from .pools import Lease
-from .replay import Changing, Runner
+from .replay import NOT_KEPT, Changing, Runner
 from .streams import FrameworkCurrent, describe
 
 if TYPE_CHECKING:
@@ -264,7 +263,7 @@ def update(graph: BaseGraph, other: BaseGraph) -> GraphUpdate:
     its = other._runner
     captured = None if its is None else its.captured
     if its is None or captured is None:
-        fact = states.REFUSED["update()"].get(other.state) or states.NOT_KEPT
+        fact = REFUSED["update()"].get(other.state) or NOT_KEPT
         raise graph._refusal("update()", f"the other graph can't be used: {fact}")
     home, there = runner.home, its.home
     if (home._backend, home.device) != (there._backend, there.device):

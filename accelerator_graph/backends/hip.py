@@ -366,7 +366,7 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
         What the runtime keeps for later graphs is counted the first time, and what other threads take always.
         Nothing is known of executables.
         """
-        from .._interpreter.process import heap_bytes
+        from .memory import heap_bytes
 
         if isinstance(obj, Executable):
             return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelerator_graph._core import ownership
-from accelerator_graph._interpreter.sure_exit import Section
+from accelerator_graph._interpreter.interruptions import Section
 
 from .vendor import vendor
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..._interpreter.sure_exit import Section
+from ..._interpreter.interruptions import Section
 
 if TYPE_CHECKING:
     from typing import Protocol
