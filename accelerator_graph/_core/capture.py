@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .._interpreter import Site
     from ..backends.base import Recorder
     from ..errors import Reason
-    from .labels import LabelledRange
 
 Part = TypeVar("Part")
 
@@ -464,6 +463,10 @@ def why_empty(backend: Backend) -> str:
         "the work may have gone to another stream or device, or have run at once, as ordinary Python and "
         "NumPy do; enqueue it on the captured stream, or capture the stream that it goes to"
     )
+
+
+LabelledRange = tuple[str, int, int, str, int]
+"""A name, the number of the first node and the one after the last, a file and a line."""
 
 
 class Captured(Owned):

@@ -5,13 +5,12 @@ Everything works without the extension, through Python.
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, TypeVar, cast
-
-from .._interpreter import variable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -21,7 +20,7 @@ VERSION = 6
 
 
 def _extension() -> Any:
-    if variable(SWITCH) not in ("", "0"):
+    if os.environ.get(SWITCH, "").strip() not in ("", "0"):
         return None
     try:
         import accelerator_graph._core._fast as extension

@@ -18,7 +18,7 @@ from .capture import notify, part_of, why_empty
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
     from ..backends.base import GraphEdge
-    from .capture import Capture, Captured
+    from .capture import Capture, Captured, LabelledRange
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -217,9 +217,6 @@ def _site(module: Any) -> Site | None:
 
 
 # ---- what labels leave in a capture --------------------------------------------------------------
-
-LabelledRange = tuple[str, int, int, str, int]
-"""A name, the number of the first node and the one after the last, a file and a line."""
 
 
 class Mark:
