@@ -15,10 +15,9 @@ from .._interpreter import integer, outside
 from ..api import Graph
 from ..errors import VerificationError, capture_error
 from ._verify.case import Case
-from ._verify.given import GraphProgram, RecordedProgram, why_unproven
 from ._verify.inquiry import verdict
 from ._verify.places import Hanging, patience
-from ._verify.program import CantBePutBack, Program
+from ._verify.program import CantBePutBack, GraphProgram, Program, RecordedProgram
 from ._verify.report import Cause, Finding, Verdict, Verification
 from ._verify.trial import Trial
 
@@ -27,7 +26,7 @@ _TIME_LIMIT = 120.0
 _running: list[Trial] = []
 """Trials whose work may never end. Nothing that it uses is given back."""
 
-__all__ = ["Cause", "Finding", "Verdict", "Verification", "verify", "why_unproven"]
+__all__ = ["Cause", "Finding", "Verdict", "Verification", "verify"]
 
 
 def verify(
