@@ -280,6 +280,7 @@ class TorchRecorder(FrameworkRecorder):
     """
 
     backend: AnyBackend
+    pool: PoolId
     stream: Any = None
     torch_graph: Any = None
     native: Any = None
