@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._core.observers import CHECK, Lasting, Observer
-from .._interpreter.outside import integer, variable
+from .._interpreter import integer, variable
 from .arrays import WatchedMemory, watched
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Literal, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
 
 from .._core.pools import AnyPool, PoolId
-from .._interpreter.outside import boolean
+from .._interpreter import boolean
 
 Mode = Literal["copy", "node", "bind"]
 """How a graph gets the arrays of a call; see `graphed`."""

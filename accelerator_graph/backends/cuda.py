@@ -359,7 +359,7 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
 
         The driver tells an address that it does not know by a memory type of 0, and by no error.
         """
-        from .._interpreter.process import is_readable
+        from .memory import is_readable
 
         driver, kinds = self._driver, self._driver.api.CUpointer_attribute
         wanted = [kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE]

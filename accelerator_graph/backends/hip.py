@@ -367,7 +367,7 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
         The first time, this counts what the runtime keeps for later graphs; each time, what other threads
         take. None for executables, of which nothing is known.
         """
-        from .._interpreter.process import heap_bytes
+        from .memory import heap_bytes
 
         if isinstance(obj, Executable):
             return None
@@ -385,7 +385,7 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
 
     def memory_at(self, graph: Graph, addresses: Sequence[int]) -> Sequence[base.MemoryState | None]:
         """Return what the runtime knows of the memory at these addresses; not all host memory is known."""
-        from .._interpreter.process import is_readable
+        from .memory import is_readable
 
         driver = self._driver
         found: list[base.MemoryState | None] = []

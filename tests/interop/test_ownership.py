@@ -18,7 +18,7 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph import interop
-from accelerator_graph._interpreter import process
+from accelerator_graph.backends import memory
 from accelerator_graph.interop import registry
 from interop.caching_allocator import CachingAllocator, framework
 from interop.fakes import call
@@ -109,8 +109,8 @@ def bench_fixture(monkeypatch):
             lambda address: call(driver.cuMemFree, address),
         )
         probe = int(call(driver.cuMemAlloc, 64))
-        if process.is_readable(probe):  # the software driver's memory is the host's
-            monkeypatch.setattr(process, "is_readable", lambda address: False)
+        if memory.is_readable(probe):  # the software driver's memory is the host's
+            monkeypatch.setattr(memory, "is_readable", lambda address: False)
         call(driver.cuMemFree, probe)
         doubles = ModuleType("doubles")
         doubles.__file__ = "/nowhere/doubles/__init__.py"

@@ -5,7 +5,7 @@ import ctypes
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._interpreter import process
+from accelerator_graph.backends import memory
 from backends.hip.bench import Cells
 from backends.tools import recorded, replayed
 
@@ -81,6 +81,6 @@ def test_memory_that_is_there_and_memory_that_is_gone(backend, stream, monkeypat
     assert backend.memory_at(graph, [ctypes.addressof(host)]) == [None]
     cells.free()
     # memory of a device is not the host's, but on AMD's runtime without a device it is
-    monkeypatch.setattr(process, "is_readable", lambda address: False)
+    monkeypatch.setattr(memory, "is_readable", lambda address: False)
     assert backend.memory_at(graph, [address]) == ["gone"]
     backend.destroy_graph(graph)
