@@ -486,9 +486,9 @@ def torch_fixture(monkeypatch):
     assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
 
 
-def captured(runs, work):
+def captured(runs, work, every=0):
     stream = ag.Stream(backend="cpu")
-    g = ag.Graph(stream=stream, observe=ag.ownership())
+    g = ag.Graph(stream=stream, observe=ag.ownership(every))
     with g:
         result = g.retain(work())
         stream.launch(runs.append, 1)
@@ -496,7 +496,7 @@ def captured(runs, work):
 
 
 def found(g):
-    return len(watched(g))
+    return len(watched(g).arrays())
 
 
 def test_nothing_more_of_torch_is_imported(torch, runs, monkeypatch):
@@ -541,7 +541,8 @@ def test_a_view_keeps_the_storage(torch, runs):
 @pytest.mark.parametrize("how", ["set_", "data", "resize_"])
 def test_a_tensor_that_was_given_other_memory(torch, runs, how):
     x = torch.nn.Parameter(torch.ones(3))
-    g, _ = captured(runs, lambda: (x.detach() + 1).sum())
+    # nobody says that memory moves under a storage that lives, so replays have to look
+    g, _ = captured(runs, lambda: (x.detach() + 1).sum(), every=int(how == "resize_"))
     runs_well(g, runs)
     if how == "set_":
         x.detach().set_(torch.ones(3))
@@ -592,14 +593,11 @@ def test_what_the_pool_holds_is_no_input(torch, runs, monkeypatch):
     def work():
         arrays[0] + arrays[1]
         [(_, pool)] = sys.modules["standin"].log
-        monkeypatch.setattr(
-            torch.cuda,
-            "memory_snapshot",
-            lambda: [
-                {"address": array.data_ptr(), "total_size": 4, "segment_pool_id": each}
-                for array, each in zip(arrays, [(0, 0), list(pool)], strict=True)
-            ],
-        )
+        segments = [
+            {"address": array.data_ptr(), "total_size": 4, "segment_pool_id": each, "blocks": []}
+            for array, each in zip(arrays, [(0, 0), list(pool)], strict=True)
+        ]
+        monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: segments)
 
     g, _ = captured(runs, work)
     assert found(g) == 1
