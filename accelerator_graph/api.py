@@ -46,7 +46,7 @@ class Graph(BaseGraph):
     backend : str, optional
         The backend by name; by default that of the stream.
     observe : Observer or iterable of Observer
-        What takes part in the captures: `ownership`, `diagnose`, `progress`, or an `Observer` of your own.
+        What takes part in the captures: `ownership`, `diagnose`, `progress`, `stacks`, or an `Observer`.
 
     Raises
     ------

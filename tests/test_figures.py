@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
-    "modules": 219,
-    "lines of Python": 44_900,
+    "modules": 220,
+    "lines of Python": 45_300,
     "lines of C": 2_900,
     "modules of the core": 20,
     "imports in the core": 55,

@@ -11,7 +11,7 @@ from ..errors import DriverError, UnsupportedError
 from . import states
 from .capture import Captured
 from .graph import BaseGraph
-from .observers import Lasting, handed_on
+from .observers import Lasting, handed_on, recorded_at
 from .ownership import drain
 from .pools import Lease
 from .replay import Changing, Runner
@@ -33,11 +33,13 @@ class GraphUpdate(NamedTuple):
     """Why it was not changed in place: a clause."""
     node: int | None = None
     """The node in question, by its number in `Graph.describe`; None if it is not one node."""
+    recorded_at: str = ""
+    """Where the node was recorded, in parentheses, if the graph observes `stacks`."""
 
     def __str__(self) -> str:
         if self.in_place:
             return "The executable was updated in place."
-        where = "" if self.node is None else f"at node {self.node}, "
+        where = "" if self.node is None else f"at node {self.node}{self.recorded_at}, "
         return f"A new executable was made: {where}{self.reason}."
 
 
@@ -142,7 +144,10 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
         runner.measured = measured
         graph._make_ready(runner)
     drain()
-    return GraphUpdate(True) if misfit is None else GraphUpdate(False, *misfit)
+    if misfit is None:
+        return GraphUpdate(True)
+    where = "" if misfit.node is None else recorded_at(work.observations, misfit.node)
+    return GraphUpdate(False, *misfit, where)
 
 
 def _take(

@@ -249,6 +249,11 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
                 found = _capture.info(driver, stream)
         return None if found is None else CaptureInfo(*found)
 
+    def capture_front(self, stream: Any) -> tuple[int, ...]:
+        """Return the handles of the nodes that the stream's next one will follow."""
+        with self._driver.current_for(stream):
+            return _capture.front(self._driver, stream)
+
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the driver itself."""
         return _CudaCalls(self._driver, stream)
@@ -341,6 +346,13 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
 
         with self._driver.current(graph.context):
             return parameters(self._driver, graph.handle)
+
+    def profiler_ids(self, graph: Graph, executable: Executable | None) -> Sequence[int]:
+        """Return the ids that CUPTI reports, from CUDA 13.1 on; before, there is no asking."""
+        from ._cuda.node import profiler_ids
+
+        with self._driver.current(graph.context):
+            return profiler_ids(self._driver, graph.handle, executable and executable.handle)
 
     def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
         """Return what the driver tells of the memory of the device. These calls disturb no capture."""

@@ -269,6 +269,11 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
             found = _capture.info(self._driver, int(stream))
         return None if found is None else CaptureInfo(*found)
 
+    def capture_front(self, stream: Any) -> tuple[int, ...]:
+        """Return the handles of the nodes that the stream's next one will follow."""
+        with self._driver.current_for(stream):
+            return _events.position(self._driver, int(stream)).nodes
+
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the runtime itself."""
         return _HipCalls(self._driver, stream)

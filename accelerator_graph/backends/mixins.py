@@ -159,6 +159,14 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
 
         return [NodeParameters(node.kind, None) for node in self.nodes(graph)[0]]
 
+    def profiler_ids(self, graph: Any, executable: Any | None) -> Sequence[int]:
+        """Return the numbers by which the vendor's profiler names the nodes, in the order of `nodes`.
+
+        Of an executable of the graph, if it is not None, else of the graph. The default knows none, and
+        returns nothing.
+        """
+        return ()
+
     def dump(self, graph: Any, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing in DOT, for any suffix. Return False if the library has to draw one."""
         return False

@@ -111,11 +111,12 @@ def test_the_tests_pass_and_those_of_the_backend_leave_nothing(
         assert {name: count for name, count in found.live.items() if count > MAY_LIVE.get(name, 0)} == {}
 
 
-def test_a_newer_driver_tells_what_is_inside_conditional_nodes(software_driver, tmp_path, record_property):
-    name = "backends/cuda/test_conditional_nodes.py"
-    found = outcome(software_driver, tmp_path, name, SOFTWARE_CUDA_VERSION="13020")
+def test_a_newer_driver_tells_more(software_driver, tmp_path, record_property):
+    """What is inside conditional nodes, and the ids that profilers know."""
+    names = {"backends/cuda/test_conditional_nodes.py": 4, "backends/both/test_stacks.py": 3}
+    found = outcome(software_driver, tmp_path, *names, SOFTWARE_CUDA_VERSION="13020")
     record_property("tests", sum(found.passed.values()))
-    assert found.passed[name] >= 4
+    assert [name for name, least in names.items() if found.passed[name] < least] == []
     assert {name: count for name, count in found.live.items() if count > MAY_LIVE.get(name, 0)} == {}
     assert found.stale_handles == 0
 

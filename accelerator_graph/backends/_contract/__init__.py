@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .answers import StatusFunction as StatusFunction
     from .contents import BackendReport as BackendReport
     from .contents import DeviceMemory as DeviceMemory
+    from .contents import Frame as Frame
     from .contents import GraphContents as GraphContents
     from .contents import GraphEdge as GraphEdge
     from .contents import GraphNode as GraphNode
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 HOMES = {
     f"{__name__}.answers": "LaunchFunction NativeCalls SameContext SameStream SetFunction StatusFunction",
-    f"{__name__}.contents": "BackendReport DeviceMemory GraphContents GraphEdge GraphNode Misfit",
+    f"{__name__}.contents": "BackendReport DeviceMemory Frame GraphContents GraphEdge GraphNode Misfit",
     f"{__name__}.parameters": "Argument Change NodeParameters NodeSetter addresses_in word",
     "accelerator_graph.backends.mixins": "ChangesGraphs Enqueues Events HasHandles Lends MarksProgress "
     "ProfilesGraphs ReadsGraphs RecordsReplays TimesEvents TimesGraphs UpdatesGraphs",

@@ -89,6 +89,12 @@ def info(driver: Driver, stream: Any) -> tuple[int, int] | None:
     return int(number), node_count(driver, graph)
 
 
+def front(driver: Driver, stream: Any) -> tuple[int, ...]:
+    """Return the handles of the nodes that the next one recorded on a stream will follow."""
+    _, _, _, nodes, *_, count = driver.call(driver.capture_function, stream)
+    return tuple(map(int, nodes[:count])) if count else ()
+
+
 def node_count(driver: Driver, graph: Any) -> int:
     """Return the number of a graph's nodes."""
     count: int = driver.call("cuGraphGetNodes", graph)[1]

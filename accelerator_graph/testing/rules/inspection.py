@@ -287,6 +287,22 @@ class NodeRules(Case):
         assert set(between) == set(edges), "the dependencies inside are not those of the graph"
         assert not any(node.settable for node in inside), "nodes inside others have an empty `settable`"
 
+    def test_profilers_ids_are_as_many_as_the_nodes(self) -> None:
+        """`profiler_ids` returns nothing, or another number for each node, of a graph and an executable."""
+        stream, backend = self.stream(), self.backend
+        token = self.begin(stream)
+        for _ in range(3):
+            self.enqueue(stream, self.cell())
+        graph = backend.capture_end(token)
+        executable = backend.instantiate(graph)
+        count = len(backend.nodes(graph)[0])
+        for made in (None, executable):
+            ids = backend.profiler_ids(graph, made)
+            assert len(set(ids)) == len(ids)
+            assert len(ids) in (0, count)
+        backend.destroy_executable(executable)
+        backend.destroy_graph(graph)
+
     def _listed(self, stream: ag.Stream, record: Callable[[], object]) -> tuple[list[Any], list[GraphEdge]]:
         """Capture, and return nodes and dependencies."""
         backend, token, count = self.backend, self.begin(stream), None
