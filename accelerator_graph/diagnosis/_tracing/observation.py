@@ -92,7 +92,7 @@ class CaptureTrace(Watched):
         """By thread: the last moment at which the capture was still in progress."""
         self.streams = Streams(capture.backend, capture.native)
         self.escapes = Escapes(capture.backend, capture.native)
-        self.stopped = False
+        self.stopped = self._ended = False
         self.backend = capture.backend
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
@@ -254,16 +254,16 @@ class CaptureTrace(Watched):
 
     def stop(self) -> None:
         """Watch no more."""
-        if self.stopped:
+        if self._ended:
             return
-        began = self._before is not None
-        if began and threading.get_ident() == self.thread and self._found is None and not self.goes_on():
+        here = threading.get_ident() == self.thread
+        if not self.stopped and here and self._before is not None and not self.goes_on():
             self._broke_between(sys._getframe(1))
         self.stopped = True
         self._ask_no_more()
         events.end(self)
         self.watch = None  # they hold each other
-        if threading.get_ident() == self.thread:
+        if here:
             if self.pieces is not None:
                 self.pieces.stop(self._subject)
             self.escapes.stop()
@@ -273,6 +273,7 @@ class CaptureTrace(Watched):
                 break
         self.last.clear()
         self._unnamed = None
+        self._ended = True
 
     def explained(self, error: CaptureError, cause: BaseException | None) -> CaptureError:
         """Return the error that names the call that broke the capture, as far as that is known."""
