@@ -104,6 +104,11 @@ class NodeChanges:
         return node._replace(changed=changed, enabled=node.id not in self._disabled, **new)
 
     @property
+    def made(self) -> bool:
+        """Whether something has been set."""
+        return bool(self._set)
+
+    @property
     def disables(self) -> bool:
         """Whether there are disabled nodes."""
         return bool(self._disabled)

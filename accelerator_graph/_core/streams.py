@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from .._interpreter.outside import boolean, integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
@@ -18,6 +18,9 @@ from ..interop.base import Framework
 from . import capture_table, ownership, stream_stack
 from .ownership import Owned
 from .stream_stack import find, placed
+
+if TYPE_CHECKING:
+    from .capture import Capture
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"
@@ -488,17 +491,25 @@ def _checked_nbytes(nbytes: object) -> int | None:
 # ---- messages about streams ----------------------------------------------------------------------
 
 
-def captured_by(stream: Stream) -> str:
-    """Return who is capturing a stream, and the way out: a clause for a message."""
+def capture_of(stream: Stream) -> Capture | None:
+    """Return the library's capture that a stream takes part in; None if there is none."""
     backend, native = stream._backend, stream._native
     for capture in list(capture_table.live.values()):
         if capture.backend is backend:
             with suppress(AcceleratorGraphError):
                 if capture.native is native:
-                    return capture.who()
+                    return capture
                 ours, theirs = backend.capture_info(capture.native), backend.capture_info(native)
                 if ours is not None and theirs is not None and ours.id == theirs.id:
-                    return capture.who()
+                    return capture
+    return None
+
+
+def captured_by(stream: Stream) -> str:
+    """Return who is capturing a stream, and the way out: a clause for a message."""
+    backend, capture = stream._backend, capture_of(stream)
+    if capture is not None:
+        return capture.who()
     if backend.capture_status(stream._native) is CaptureStatus.INVALIDATED:
         return (
             "an earlier capture of the stream failed and was not ended; end that one first, or use another "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends.base import Capability, Misfit
-from ..errors import DriverError, UnsupportedError
+from ..errors import CaptureError, DriverError, UnsupportedError
 from . import states
 from .capture import Captured
 from .graph import BaseGraph
@@ -15,10 +16,11 @@ from .observers import Lasting, handed_on, recorded_at
 from .ownership import drain
 from .pools import Lease
 from .replay import Changing, Runner
-from .streams import FrameworkCurrent, describe
+from .streams import FrameworkCurrent, capture_of, captured_by, describe
 
 if TYPE_CHECKING:
     from .replay import Executable
+    from .streams import Stream
 
 
 _THEN = "the graph goes on doing its former work"
@@ -67,11 +69,11 @@ class Work(NamedTuple):
 def own_work(graph: BaseGraph) -> Work:
     """Return the work of a kept graph that will not do it itself any more."""
     runner = graph._runner_for("update()")
-    return _work(graph, runner, runner.kept(), runner.lease)
+    return _work(runner, runner.kept(), runner.lease)
 
 
-def shared_work(graph: BaseGraph, runner: Runner, captured: Captured, what: str) -> Work:
-    """Return the work of a kept graph for another graph to do as well.
+def shared_work(runner: Runner, captured: Captured, what: str) -> Work:
+    """Return the work of a graph for another graph to do as well.
 
     Raises
     ------
@@ -88,13 +90,13 @@ def shared_work(graph: BaseGraph, runner: Runner, captured: Captured, what: str)
         lent = Lent(captured.backend, captured.backend, native, captured)
         lent.labels, lent.mode, lent.count = captured.labels, captured.mode, captured.count
         captured = lent
-    work = _work(graph, runner, captured, runner.lease.shared())
+    work = _work(runner, captured, runner.lease.shared())
     runner.refuse_in_a_change(what)  # a signal handler may have reset it
     return work
 
 
-def _work(graph: BaseGraph, runner: Runner, captured: Captured, lease: Lease) -> Work:
-    retained = {id(each): each for each in (*runner.retained, *(graph._retained or ()))}  # each one once
+def _work(runner: Runner, captured: Captured, lease: Lease) -> Work:
+    retained = {id(each): each for each in runner.retained}  # each one once
     return Work(captured, lease, tuple(retained.values()), handed_on(runner.observations))
 
 
@@ -180,6 +182,86 @@ def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, list[Any]]:
     return None, values
 
 
+# ---- a run inside another graph --------------------------------------------------------------------
+
+
+class _Check:
+    """Has replays of a graph check what the work of a graph inside it needs."""
+
+    __slots__ = ("check",)
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self.check = check
+
+    def hand_on(self) -> _Check:
+        return self
+
+
+def record(runner: Runner, stream: Stream) -> bool:
+    """Record a run in the capture of a stream; return False if a launch by the backend does that.
+
+    The capture keeps alive what the run needs, and its graph checks what the recorded graph would check.
+
+    Raises
+    ------
+    CaptureError
+        The run can't be recorded. The capture is as before.
+    """
+    backend, parent = stream._backend, capture_of(stream)
+    if parent is None and not backend.records_graphs:
+        return False
+    if parent is None:
+        raise _not_recorded(stream, f"{captured_by(stream)}")
+    executable = runner.launchable()
+    captured = runner.captured or executable.work
+    shared: object = runner.retained, runner.lease.shared()
+    native = None
+    if backend.records_graphs:
+        if captured is None:
+            raise _not_recorded(stream, "the graph was not kept; capture it with Graph(keep_graph=True)")
+        if executable.changes is not None and executable.changes.made:
+            raise _not_recorded(
+                stream,
+                "set_node() has changed nodes of its executable, and the run would be without these changes; "
+                "capture its work again, with recapture()",
+            )
+        if runner.lease.frameworks and parent.lease.shown == runner.lease.shown:
+            raise _not_recorded(
+                stream,
+                "both use one memory pool, so the run would write over what the capture has in it; capture "
+                "into another pool",
+            )
+        native = captured.lent()
+        if native is None:
+            raise _not_recorded(
+                stream,
+                "it may draw random numbers, which would be the same in every run; replay it once before, "
+                "so that this is known, or capture its work here",
+            )
+        if backend.single_executable(native):
+            raise _not_recorded(
+                stream,
+                "it allocates or frees memory or has conditional nodes, which no driver takes inside another "
+                "graph; capture its work here",
+            )
+        shared = shared_work(runner, captured, "replay()")
+    check = runner.launching.owner.check
+    if check is not None:
+        check()
+        parent.observations.append(_Check(check))
+    parent.retained.append(shared)
+    if native is not None:
+        backend.record_graph(stream._native, native)
+    return native is not None
+
+
+def _not_recorded(stream: Stream, why: str) -> CaptureError:
+    return CaptureError(
+        f"replay onto the {describe(stream)}, which is capturing: the run can't be recorded: {why}.",
+        reason="illegal_call",
+    )
+
+
 # what `Graph` uses is last: a signal handler may come in the middle of the first import
 class Recapture:
     """A capture whose work a graph takes over when it has ended well: `Graph.recapture`.
@@ -252,7 +334,7 @@ class Recapture:
 def clone(graph: BaseGraph, copy: BaseGraph) -> None:
     """Let an empty graph, which keeps graphs, do the work of a kept one."""
     captured, runner = graph._kept("clone()"), graph._runner_for("clone()")
-    work = shared_work(graph, runner, captured, "clone()")
+    work = shared_work(runner, captured, "clone()")
     check_shareable(work.captured, "clone()")
     made = Runner(work.captured, True, runner.home.held(), work.lease)
     made.beside, made.retained = runner.beside, work.retained
@@ -278,4 +360,4 @@ def update(graph: BaseGraph, other: BaseGraph) -> GraphUpdate:
             f"Graph.update(): the graphs are of the {describe(home)} and the {describe(there)}, and both "
             "must be of one backend and device."
         )
-    return give(shared_work(other, its, captured, "update()"), graph, runner, "update()")
+    return give(shared_work(its, captured, "update()"), graph, runner, "update()")

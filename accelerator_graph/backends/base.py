@@ -160,8 +160,8 @@ class Recorder(ABC):
         was enqueued or not, and later runs work.
 
         The library requests no run on a stream that it is capturing itself, unless the backend
-        `RecordsReplays`. If another library began the capture, this call has to raise `CaptureError` or
-        `DriverError`, or the class has to set `Backend.replay_ignores_captures`.
+        `RecordsReplays` without `Backend.records_graphs`. If another library began the capture, this call has
+        to raise `CaptureError` or `DriverError`, or the class has to set `Backend.replay_ignores_captures`.
         """
 
     @abstractmethod
@@ -360,6 +360,9 @@ class Backend(Recorder):
     replay_ignores_captures: ClassVar[bool] = False
     """The runtime neither records nor refuses a `replay` onto a capturing stream: it runs at once. The
     library then asks for the stream's status before every replay: another library may be capturing it."""
+
+    records_graphs: ClassVar[bool] = False
+    """`replay` can't be recorded, but `RecordsReplays.record_graph` records a run of a kept graph."""
 
     survives_fork: ClassVar[bool] = False
     """A forked child can open a backend that its parent has opened. No GPU driver can do that."""

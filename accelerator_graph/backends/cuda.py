@@ -43,10 +43,20 @@ from .base import (
     NativeCalls,
     StatusFunction,
 )
-from .mixins import ChangesGraphs, Lends, MarksProgress, ProfilesGraphs, TimesGraphs, UpdatesGraphs
+from .mixins import (
+    ChangesGraphs,
+    Lends,
+    MarksProgress,
+    ProfilesGraphs,
+    RecordsReplays,
+    TimesGraphs,
+    UpdatesGraphs,
+)
 
 
-class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGraphs, UpdatesGraphs):
+class CudaBackend(
+    Lends, MarksProgress, TimesGraphs, ProfilesGraphs, RecordsReplays, ChangesGraphs, UpdatesGraphs
+):
     """NVIDIA GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes a ``CUfunction``, a ``CUkernel``, a handle
@@ -61,6 +71,7 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
+    records_graphs: ClassVar[bool] = True
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -293,6 +304,11 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
         launcher(self._driver, executable, stream)()
+
+    def record_graph(self, stream: Any, graph: Graph) -> None:
+        """Record a run of the graph on a capturing stream, as a child graph."""
+        with self._driver.current_for(stream):
+            _capture.record_graph(self._driver, stream, graph.handle)
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a kernel, a copy, a fill or a child graph."""

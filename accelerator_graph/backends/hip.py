@@ -48,7 +48,7 @@ from .base import (
     NativeCalls,
     StatusFunction,
 )
-from .mixins import Lends, MarksProgress, TimesGraphs, UpdatesGraphs
+from .mixins import Lends, MarksProgress, RecordsReplays, TimesGraphs, UpdatesGraphs
 
 _LEGACY = 1
 _FILLS_OF_HOST_MEMORY = 70_200_000
@@ -59,7 +59,7 @@ _UPDATES_TESTED = (6_04, 7_02)
 launched the former packets (rocm-systems#10021)."""
 
 
-class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
+class HipBackend(Lends, MarksProgress, TimesGraphs, RecordsReplays, UpdatesGraphs):
     """AMD GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
@@ -74,6 +74,7 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
     replay_ignores_captures: ClassVar[bool] = True
+    records_graphs: ClassVar[bool] = True
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -315,6 +316,11 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
         launcher(self._driver, executable, int(stream))()
+
+    def record_graph(self, stream: Any, graph: Graph) -> None:
+        """Record a run of the graph on a capturing stream, as a child graph."""
+        with self._driver.current_for(stream):
+            _capture.record_graph(self._driver, int(stream), graph.handle)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ."""

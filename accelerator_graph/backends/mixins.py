@@ -186,11 +186,20 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
 class RecordsReplays(Backend, capability=Capability.CHILD_GRAPHS):
     """`replay` onto a capturing stream is recorded into that capture: graphs inside graphs.
 
-    The recorded run outlives the executable, is not changed by an `update` of it, and is not ordered against
-    other runs of it.
+    The recorded run outlives the executable and the graph, is not changed by an `update`, and is not ordered
+    against other runs. `replay` itself records it, or, with `records_graphs`, another method.
     """
 
     __slots__ = ()
+
+    def record_graph(self, stream: Any, graph: Any) -> None:
+        """Record a run of a graph, as it is now, behind everything on a capturing stream.
+
+        Called instead of `replay` if `records_graphs` is True, for graphs that are kept, of which
+        `single_executable` is False, and for streams of the library's own captures. Raises `DriverError` or
+        `UnsupportedError` for a graph that can't be inside another, and leaves the capture as it was.
+        """
+        raise NotImplementedError
 
 
 class ChangesGraphs(Backend, capability=Capability.SET_NODE):

@@ -95,6 +95,20 @@ def front(driver: Driver, stream: Any) -> tuple[int, ...]:
     return tuple(map(int, nodes[:count])) if count else ()
 
 
+def record_graph(driver: Driver, stream: Any, child: Any) -> None:
+    """Record a run of a graph on a capturing stream: its next node is a copy of the graph."""
+    _, _, graph, nodes, *_, count = driver.call(driver.capture_function, stream)
+    node = driver.call("cuGraphAddChildGraphNode", graph, nodes[:count] if count else [], count, child)
+    api = driver.api
+    follow = api.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES
+    data = () if hasattr(api, "cuStreamGetCaptureInfo_v3") else (None,)  # for CUDA 12 without that of edges
+    try:
+        driver.call("cuStreamUpdateCaptureDependencies", stream, [node], *data, 1, follow)
+    except BaseException:
+        driver.answer("cuGraphDestroyNode", node)
+        raise
+
+
 def node_count(driver: Driver, graph: Any) -> int:
     """Return the number of a graph's nodes."""
     count: int = driver.call("cuGraphGetNodes", graph)[1]

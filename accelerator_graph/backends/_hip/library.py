@@ -77,6 +77,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipGraphMemAllocNodeGetParams": (c_void_p, c_void_p),
     "hipGraphMemFreeNodeGetParams": (c_void_p, _HANDLE_OUT),
     "hipGraphChildGraphNodeGetGraph": (c_void_p, _HANDLE_OUT),
+    "hipGraphAddChildGraphNode": (_HANDLE_OUT, c_void_p, c_void_p, c_size_t, c_void_p),
     "hipGraphAddEmptyNode": (_HANDLE_OUT, c_void_p, c_void_p, c_size_t),
     "hipGraphAddDependencies": (c_void_p, c_void_p, c_void_p, c_size_t),
     "hipGraphRemoveDependencies": (c_void_p, c_void_p, c_void_p, c_size_t),

@@ -274,11 +274,10 @@ class NodeRules(Case):
             home.wait(fork)
 
         nodes, edges = self._listed(home, record)
-        with self.graph(home) as graph:
+        with self.graph(home, keep_graph=True) as graph:
             record()
-        bodies = [
-            body for node in self._listed(stream, lambda: graph.replay(stream))[0] for body in node.bodies
-        ]
+        listed, _ = self._listed(stream, lambda: self.record_run(graph, stream))
+        bodies = [body for node in listed for body in node.bodies]
         self.skip_unless(bodies, "does not list what a recorded replay runs")
         ((inside, between),) = bodies
         assert [(node.id, node.kind, node.name) for node in inside] == [
