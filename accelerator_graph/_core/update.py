@@ -141,7 +141,10 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
             elif not intact:
                 runner.refuse("an update of the graph has failed; call instantiate() or replay()")
                 graph._launch = None
-                error.add_note("The executable may have been changed in part, and the graph has none now.")
+                error.add_note(
+                    "The executable may have been changed in part, so the graph has none now; call "
+                    "instantiate() or replay() to make one."
+                )
             raise
         runner.measured = measured
         graph._make_ready(runner)

@@ -361,7 +361,7 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, RecordsReplays, UpdatesGraph
         return instantiate_timed(self, self._driver, graph, before, after)
 
     def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
-        """Return what the runtime tells of the memory of the device. These calls disturb no capture."""
+        """Return what the runtime reports about the memory of the device. These calls disturb no capture."""
         driver, kinds, device = self._driver, self._driver.api.hipGraphMemAttributeType, obj.device
         wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
         with driver.current(device):
@@ -372,7 +372,7 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, RecordsReplays, UpdatesGraph
         return base.DeviceMemory(free, total, used, reserved)
 
     def host_bytes(self, obj: Graph | Executable) -> int | None:
-        """Return by how much the heap of the C library grows with a copy of a graph, if the library tells.
+        """Return by how much the heap of the C library grows with a copy of a graph; None if it is not known.
 
         What the runtime keeps for later graphs is counted the first time, and what other threads take always.
         Nothing is known of executables.
@@ -434,7 +434,7 @@ class _HipCalls(NativeCalls):
         return launch_function(self._driver, executable, self._stream)
 
     def status_function(self) -> StatusFunction | None:
-        """Return ``hipStreamIsCapturing``, for streams that ``hipStreamGetDevice`` can tell to be alive."""
+        """Return ``hipStreamIsCapturing``, for streams that ``hipStreamGetDevice`` knows to be alive."""
         if self._stream in SPECIAL_STREAMS:
             return None
         address, alive = map(self._driver.address, ("hipStreamIsCapturing", "hipStreamGetDevice"))

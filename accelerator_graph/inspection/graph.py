@@ -75,7 +75,7 @@ def profile(graph: BaseGraph, replays: int, state: Iterable[object] | None, kern
 _MEASURE = "accelerator_graph.measure_memory()"
 _NOT_MEASURED = f"not measured when the executable was made; make it inside `with {_MEASURE}`"
 _NO_EXECUTABLE = "there is no executable yet"
-_TOLD = "as backend {!r} tells"
+_REPORTED = "as backend {!r} reports it"
 
 _PoolKey = tuple[str, int, tuple[int, int]]
 
@@ -118,7 +118,7 @@ def memory_report(graphs: Mapping[str, BaseGraph] | Iterable[BaseGraph] | None =
     found = []
     for name, graph in named:
         if not isinstance(graph, BaseGraph):
-            raise TypeError(f"memory_report: each must be an accelerator_graph.Graph, not {graph!r}.")
+            raise TypeError(f"memory_report: each graph must be an accelerator_graph.Graph, not {graph!r}.")
         runner = graph._runner
         if runner is not None and runner not in runners:
             runners.add(runner)
@@ -171,9 +171,9 @@ def _executable_on_host(runner: replay.Runner) -> MemoryAmount:
     executable = runner.executable
     if executable is None:
         return MemoryAmount(None, _NO_EXECUTABLE)
-    told = _host_bytes(executable)
-    if told is not None:
-        return MemoryAmount(told, _TOLD.format(runner.home.backend))
+    reported = _host_bytes(executable)
+    if reported is not None:
+        return MemoryAmount(reported, _REPORTED.format(runner.home.backend))
     return _measured(
         runner.measured and runner.measured.host,
         "by how much the heap of the C library grew when the executable was made, in all threads; the driver "
@@ -190,9 +190,9 @@ def _measured(found: measuring.Difference | None, how: str) -> MemoryAmount:
 def _definition(runner: replay.Runner) -> MemoryAmount:
     if runner.captured is None:
         return MemoryAmount(0, "the graph was not kept")
-    told = _host_bytes(runner.captured)
-    if told is not None:
-        return MemoryAmount(told, _TOLD.format(runner.home.backend))
+    reported = _host_bytes(runner.captured)
+    if reported is not None:
+        return MemoryAmount(reported, _REPORTED.format(runner.home.backend))
     return MemoryAmount(None, f"backend {runner.home.backend!r} does not report how large this graph is")
 
 
@@ -250,13 +250,13 @@ def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
         return PoolMemory(backend, device, number, sharing, unknown, unknown)
     held = MemoryAmount(
         sum(segment.nbytes for segment in contents.segments),
-        "the segments that frameworks have got from the driver for the pool, as they say"
+        "the segments that frameworks have got from the driver for the pool, as they report them"
         if contents.segments
         else "no framework has memory in the pool; arrays that the program allocated are its own",
     )
     used = MemoryAmount(
         contents.used,
-        "as the frameworks say; replays write to the rest, too"
+        "as the frameworks report; replays write to the rest, too"
         if contents.used is not None
         else "a framework does not report",
     )

@@ -165,6 +165,7 @@ class NoCount(CpuBackend):
         return info and CaptureInfo(info.id)
 
 
+@pytest.mark.promise("no-markers-without-memory")
 @pytest.mark.parametrize(
     ("kind", "fact"),
     [
@@ -307,6 +308,7 @@ def test_a_group_of_some_ranks_has_their_numbers_in_the_program(stream, monkeypa
         assert dog.report.places == {4: "in 'layer'", 6: "no run has begun"}
 
 
+@pytest.mark.promise("silent-ranks-are-named")
 def test_other_ranks_that_say_nothing(stream):
     from .test_ranks import Store
 
@@ -316,7 +318,7 @@ def test_other_ranks_that_say_nothing(stream):
         dog._thread.join(LIMIT)
     assert dog.report.rank == 1
     assert dog.report.places == {
-        0: "its watchdog has said nothing: it is not waiting for a graph, or it has ended",
+        0: "its watchdog has reported nothing: it is not waiting for a graph, or it has ended",
         1: "no run has begun",
     }
 
@@ -329,7 +331,7 @@ def test_ranks_that_can_not_be_asked(stream):
         stream.launch(str)
     with ag.watchdog(graph, 0.05, gather, file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
-    assert dog.report.places == {0: "no run has begun (the others can't be asked: the store is gone)"}
+    assert dog.report.places == {0: "no run has begun (the other ranks can't be asked: the store is gone)"}
 
 
 def test_a_rank_that_can_not_ask_says_which_it_is(stream):
@@ -345,7 +347,7 @@ def test_a_rank_that_can_not_ask_says_which_it_is(stream):
         dog._thread.join(LIMIT)
     assert dog.report.rank == 3
     assert [*dog.report.places] == [3]
-    assert dog.report.places[3].startswith("no run has begun (the others can't be asked: the store does not")
+    assert dog.report.places[3].startswith("no run has begun (the other ranks can't be asked: the store")
     assert dog.report.places[3].endswith("(the store is gone))")
 
 
@@ -406,7 +408,7 @@ def test_the_ranks_that_are_asked(stream, monkeypatch, group, fails):
     assert asked == [(group, "watchdog")]
     places = {2: "zero", 7: "no run has begun", 5: module._SILENT}
     if fails:
-        places = {7: "no run has begun (the others can't be asked: no)"}
+        places = {7: "no run has begun (the other ranks can't be asked: no)"}
     assert (dog.report.rank, dog.report.seconds, dog.report.places) == (7, 0.01, places)
 
 
@@ -529,6 +531,7 @@ with ag.watchdog(ag.Graph(), 0.2, file=file, exit=True):
     assert done.returncode == 1
 
 
+@pytest.mark.promise("watchdog-ends-the-process")
 def test_it_ends_the_process_if_it_is_to():
     program = """
 import threading
