@@ -35,13 +35,11 @@ class GraphUpdate(NamedTuple):
     """Why it was not changed in place: a clause."""
     node: int | None = None
     """The node in question, by its number in `Graph.describe`; None if it is not one node."""
-    recorded_at: str = ""
-    """Where the node was recorded, in parentheses, if the graph observes `stacks`."""
 
     def __str__(self) -> str:
         if self.in_place:
             return "The executable was updated in place."
-        where = "" if self.node is None else f"at node {self.node}{self.recorded_at}, "
+        where = "" if self.node is None else f"at node {self.node}, "
         return f"A new executable was made: {where}{self.reason}."
 
 
@@ -152,7 +150,7 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
     if misfit is None:
         return GraphUpdate(True)
     where = "" if misfit.node is None else recorded_at(work.observations, misfit.node)
-    return GraphUpdate(False, *misfit, where)
+    return GraphUpdate(False, f"{misfit.reason}{where}", misfit.node)
 
 
 def _take(

@@ -118,7 +118,7 @@ def test_what_an_update_says(capture):
     assert str(graph.update(other)) == "The executable was updated in place."
     assert graph.update(other) == ag.GraphUpdate(True)
     longer = graph.update(capture("c", "d"))
-    assert longer == ag.GraphUpdate(False, "the graphs have 1 and 2 nodes")
+    assert longer == (False, "the graphs have 1 and 2 nodes", None)
     assert "at node 3, it is red." in str(ag.GraphUpdate(False, "it is red", 3))
 
 
@@ -128,7 +128,7 @@ def test_the_backend_says_which_node(capture, stream, ran):
     with graph.recapture() as again:
         stream.launch(print, end="")
         stream.fill(cell, 7)
-    assert again.update == ag.GraphUpdate(False, "'host' has become 'memset'", 1)
+    assert again.update == (False, "'host' has become 'memset'", 1)
     assert ran(graph.replay) == ""
     assert cell == b"\7"
 
@@ -498,7 +498,7 @@ def test_a_backend_without_updates(capture, ran, monkeypatch):
     graph = capture("a")
     bound = graph.bind()
     monkeypatch.setattr(Fails, "capabilities", lambda self, device: self.inherited - {"update"})
-    assert graph.update(capture("b")) == ag.GraphUpdate(False, "backend 'fails' does not update executables")
+    assert graph.update(capture("b")) == (False, "backend 'fails' does not update executables", None)
     assert ran(bound) == "b"
 
 

@@ -267,7 +267,7 @@ def test_errors_name_the_line(cell, planted):
     graph.instantiate()
     where = f"{HERE}:{line_of('the loop')} in fill_all"
     assert str(graph.update(other)) == (
-        f"A new executable was made: at node 1 (recorded at {where}), it is red."
+        f"A new executable was made: at node 1, it is red (recorded at {where})."
     )
 
 
