@@ -22,11 +22,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
-    "modules": 220,
-    "lines of Python": 45_300,
+    "modules": 221,
+    "lines of Python": 45_700,
     "lines of C": 2_900,
-    "modules of the core": 20,
-    "imports in the core": 55,
+    "modules of the core": 21,
+    "imports in the core": 57,
     "modules of the core that import each other in a chain": 7,
     "slots of a class of the core": 14,
     "parameters of Graph": 6,
@@ -34,7 +34,7 @@ MOST = {
     "modules that a capture has loaded": 45,
     "functions that a capture and a replay run": 40,
     "files that they are in": 10,
-    "lines of these functions": 486,
+    "lines of these functions": 490,
     "calls of a replay": 2,
     "calls of a replay on a stream": 5,
     "calls of a graphed function that replays": 15,

@@ -212,7 +212,7 @@ class Binding:
         if runner is None:
             raise GraphStateError(f"{RESET_MEANWHILE}.")
         with self._lock:
-            from .update import record
+            from .children import record
 
             return record(runner, self._stream)
 

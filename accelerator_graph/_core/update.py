@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends.base import Capability, Misfit
-from ..errors import CaptureError, DriverError, UnsupportedError
+from ..errors import DriverError, UnsupportedError
 from . import states
 from .capture import Captured
 from .graph import BaseGraph
@@ -16,11 +15,10 @@ from .observers import Lasting, handed_on, recorded_at
 from .ownership import drain
 from .pools import Lease
 from .replay import Changing, Runner
-from .streams import FrameworkCurrent, capture_of, captured_by, describe
+from .streams import FrameworkCurrent, describe
 
 if TYPE_CHECKING:
     from .replay import Executable
-    from .streams import Stream
 
 
 _THEN = "the graph goes on doing its former work"
@@ -181,86 +179,6 @@ def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, list[Any]]:
     if None in values:
         return Misfit("the framework that recorded the work may draw random numbers in it"), []
     return None, values
-
-
-# ---- a run inside another graph --------------------------------------------------------------------
-
-
-class _Check:
-    """Has replays of a graph check what the work of a graph inside it needs."""
-
-    __slots__ = ("check",)
-
-    def __init__(self, check: Callable[[], None]) -> None:
-        self.check = check
-
-    def hand_on(self) -> _Check:
-        return self
-
-
-def record(runner: Runner, stream: Stream) -> bool:
-    """Record a run in the capture of a stream; return False if a launch by the backend does that.
-
-    The capture keeps alive what the run needs, and its graph checks what the recorded graph would check.
-
-    Raises
-    ------
-    CaptureError
-        The run can't be recorded. The capture is as before.
-    """
-    backend, parent = stream._backend, capture_of(stream)
-    if parent is None and not backend.records_graphs:
-        return False
-    if parent is None:
-        raise _not_recorded(stream, f"{captured_by(stream)}")
-    executable = runner.launchable()
-    captured = runner.captured or executable.work
-    shared: object = runner.retained, runner.lease.shared()
-    native = None
-    if backend.records_graphs:
-        if captured is None:
-            raise _not_recorded(stream, "the graph was not kept; capture it with Graph(keep_graph=True)")
-        if executable.changes is not None and executable.changes.made:
-            raise _not_recorded(
-                stream,
-                "set_node() has changed nodes of its executable, and the run would be without these changes; "
-                "capture its work again, with recapture()",
-            )
-        if runner.lease.frameworks and parent.lease.shown == runner.lease.shown:
-            raise _not_recorded(
-                stream,
-                "both use one memory pool, so the run would write over what the capture has in it; capture "
-                "into another pool",
-            )
-        native = captured.lent()
-        if native is None:
-            raise _not_recorded(
-                stream,
-                "it may draw random numbers, which would be the same in every run; replay it once before, "
-                "so that this is known, or capture its work here",
-            )
-        if backend.single_executable(native):
-            raise _not_recorded(
-                stream,
-                "it allocates or frees memory or has conditional nodes, which no driver takes inside another "
-                "graph; capture its work here",
-            )
-        shared = shared_work(runner, captured, "replay()")
-    check = runner.launching.owner.check
-    if check is not None:
-        check()
-        parent.observations.append(_Check(check))
-    parent.retained.append(shared)
-    if native is not None:
-        backend.record_graph(stream._native, native)
-    return native is not None
-
-
-def _not_recorded(stream: Stream, why: str) -> CaptureError:
-    return CaptureError(
-        f"replay onto the {describe(stream)}, which is capturing: the run can't be recorded: {why}.",
-        reason="illegal_call",
-    )
 
 
 # what `Graph` uses is last: a signal handler may come in the middle of the first import
