@@ -70,11 +70,11 @@ class Stream:
     ----------
     device : int, optional
         Ordinal of the device. By default that of `like`, or else that of the current stream, or the one
-        that a framework on this backend is on, else 0.
+        that a framework on this backend is on, or else 0.
     backend : str, optional
         Name of the backend. By default that of `like`; without it, the one that was chosen by
         `use_backend` or ``ACCELERATOR_GRAPH_BACKEND``, or else that of the current stream, or the
-        first usable accelerator, else ``"cpu"``. An installed plug-in counts as an accelerator unless
+        first usable accelerator, or else ``"cpu"``. An installed plug-in counts as an accelerator unless
         it asks to be named.
     like : stream, optional
         Any object that stands for a stream; the new one shares its device and context.

@@ -108,8 +108,8 @@ def check_shareable(captured: Captured, what: str) -> None:
 def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate:
     """Let a graph that was captured do other work from now on.
 
-    If that fails, it does what it did before; but if it can't be known what its executable would do, it has
-    none, and the error says so.
+    If that fails, the graph does what it did before. If nobody can know what its executable would do, the
+    executable is given up, and a note of the error says that.
     """
     with runner.lock, Changing(runner, what):
         intact, taken = True, None

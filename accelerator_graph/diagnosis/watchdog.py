@@ -59,8 +59,8 @@ class watchdog:
     seconds : float
         How long the block may take.
     group
-        The ranks to ask, as in `check_ranks`; by default those of torch.distributed, if it was initialised,
-        else this process alone. Each rank has to enter its watchdogs in the same order.
+        The ranks to ask, as in `check_ranks`; by default those of torch.distributed if it was initialised,
+        otherwise this process alone. Each rank has to enter its watchdogs in the same order.
     file : text file, optional
         Where the report goes; by default ``sys.stderr``.
     exit : bool

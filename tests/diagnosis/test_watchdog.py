@@ -1,5 +1,6 @@
 """Progress markers, and the watchdog that reads them, on the cpu backend."""
 
+import inspect
 import io
 import os
 import queue
@@ -232,6 +233,27 @@ def test_a_replay_that_hangs(stream, gates):
     assert head == "watchdog: still waiting after 0.2 s"
     assert first == "  in 'layer / all-reduce'"
     assert "waits_for_the_replay" in file.getvalue()
+
+
+@pytest.mark.promise("watchdog-asks-nobody")
+def test_the_watchdog_calls_no_backend(stream, gates, monkeypatch):
+    graph, callers = captured(stream, gates), set()
+    graph.replay()
+    gates.arrive()
+    for name, method in inspect.getmembers(CpuBackend, inspect.isfunction):
+
+        def noted(*args, method=method, **how):
+            callers.add(threading.current_thread())
+            return method(*args, **how)
+
+        monkeypatch.setattr(CpuBackend, name, noted)
+    with ag.watchdog(graph, 0.05, file=io.StringIO()) as dog:
+        dog._thread.join(LIMIT)
+        stream.query()
+    for _ in range(4):
+        gates.open.release()
+    assert dog.report.places == {0: "in no label"}
+    assert callers == {threading.current_thread()}
 
 
 def test_a_graph_without_markers_has_stacks(stream):
