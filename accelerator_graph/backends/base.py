@@ -14,21 +14,22 @@ The class sets `api_version` and implements the 13 abstract methods below. That 
 runtime can do beyond it is a capability. A backend has one if it inherits the class in this table, which has
 the methods; `Backend.capabilities` can only take some away, for a device.
 
-==================  ==================  ===============================================================
-capability          class               what the runtime can do
-==================  ==================  ===============================================================
-``"events"``        `Events`            streams wait for each other: forks and joins
-``"timing"``        `TimesEvents`       the host waits for events, and times what is between them
-``"enqueue"``       `Enqueues`          fills, copies and launches through the library
-``"progress"``      `MarksProgress`     graphs write memory that the host reads meanwhile
-``"handles"``       `HasHandles`        streams and graphs have handles that other libraries understand
-``"nodes"``         `ReadsGraphs`       the nodes of a graph are counted and listed
-``"child_graphs"``  `RecordsReplays`    a replay onto a capturing stream becomes a part of that capture
-``"set_node"``      `ChangesGraphs`     single nodes of an executable are changed
-``"update"``        `UpdatesGraphs`     an executable gets the work of another graph
-``"graph_events"``  `TimesGraphs`       parts of a graph are timed, by events inside a copy of it
-``"node_times"``    `ProfilesGraphs`    the vendor's profiler times single nodes
-==================  ==================  ===============================================================
+=====================  ================  ===================================================================
+capability             class             what the runtime can do
+=====================  ================  ===================================================================
+``"events"``           `Events`          streams wait for each other: forks and joins
+``"external_events"``  `ExternalEvents`  events cross the border of a capture
+``"timing"``           `TimesEvents`     the host waits for events, and times what is between them
+``"enqueue"``          `Enqueues`        fills, copies and launches through the library
+``"progress"``         `MarksProgress`   graphs write memory that the host reads meanwhile
+``"handles"``          `HasHandles`      streams and graphs have handles that other libraries understand
+``"nodes"``            `ReadsGraphs`     the nodes of a graph are counted and listed
+``"child_graphs"``     `RecordsReplays`  a replay onto a capturing stream becomes a part of that capture
+``"set_node"``         `ChangesGraphs`   single nodes of an executable are changed
+``"update"``           `UpdatesGraphs`   an executable gets the work of another graph
+``"graph_events"``     `TimesGraphs`     parts of a graph are timed, by events inside a copy of it
+``"node_times"``       `ProfilesGraphs`  the vendor's profiler times single nodes
+=====================  ================  ===================================================================
 
 These classes are in `mixins`, with `NativeCalls`, for calls that C makes faster, and `Lends`, for runtimes
 whose captures a framework can record itself. They and the types of results can be imported from here.
@@ -426,6 +427,7 @@ if TYPE_CHECKING:
     from .mixins import ChangesGraphs as ChangesGraphs
     from .mixins import Enqueues as Enqueues
     from .mixins import Events as Events
+    from .mixins import ExternalEvents as ExternalEvents
     from .mixins import HasHandles as HasHandles
     from .mixins import Lends as Lends
     from .mixins import MarksProgress as MarksProgress

@@ -45,6 +45,7 @@ from .base import (
 )
 from .mixins import (
     ChangesGraphs,
+    ExternalEvents,
     Lends,
     MarksProgress,
     ProfilesGraphs,
@@ -55,7 +56,14 @@ from .mixins import (
 
 
 class CudaBackend(
-    Lends, MarksProgress, TimesGraphs, ProfilesGraphs, RecordsReplays, ChangesGraphs, UpdatesGraphs
+    Lends,
+    ExternalEvents,
+    MarksProgress,
+    TimesGraphs,
+    ProfilesGraphs,
+    RecordsReplays,
+    ChangesGraphs,
+    UpdatesGraphs,
 ):
     """NVIDIA GPUs.
 
@@ -166,6 +174,33 @@ class CudaBackend(
         with self._driver.current_for(stream):
             return self._driver.is_done("cuStreamQuery", stream)
 
+    # ---- capability: external events -------------------------------------------------------------
+
+    def external_event(self, stream: Any, *, timed: bool = False) -> Event:
+        """Make an event that marks nothing yet."""
+        driver, context = self._driver, self._driver.context_of(stream)
+        flags = driver.api.CUevent_flags
+        wanted = flags.CU_EVENT_DEFAULT if timed else flags.CU_EVENT_DISABLE_TIMING
+        return Event(driver.call_in(context, "cuEventCreate", wanted), context)
+
+    def record_external(self, stream: Any, event: Event) -> None:
+        """Record an event; in a capture as a node, for which there is a flag that is permitted only there."""
+        driver = self._driver
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current_for(stream):
+            driver.call("cuEventRecordWithFlags", event.handle, stream, int(captured))
+            event.capture, event.nodes = _capture.position(driver, stream) if captured else (0, ())
+
+    def wait_external(self, stream: Any, event: Event) -> None:
+        """Wait for an event; in a capture by a node, or behind the node that has recorded it there."""
+        driver = self._driver
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current_for(stream):
+            if captured and event.capture and _capture.position(driver, stream)[0] == event.capture:
+                _capture.follow(driver, stream, event.nodes, others=True)
+            else:
+                driver.call("cuStreamWaitEvent", stream, event.handle, int(captured))
+
     # ---- capability: timing ----------------------------------------------------------------------
 
     def query_event(self, event: Event) -> bool:
@@ -263,7 +298,7 @@ class CudaBackend(
     def capture_front(self, stream: Any) -> tuple[int, ...]:
         """Return the handles of the nodes that the stream's next one will follow."""
         with self._driver.current_for(stream):
-            return _capture.front(self._driver, stream)
+            return tuple(map(int, _capture.position(self._driver, stream)[1]))
 
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the driver itself."""

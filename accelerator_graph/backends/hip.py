@@ -48,7 +48,7 @@ from .base import (
     NativeCalls,
     StatusFunction,
 )
-from .mixins import Lends, MarksProgress, RecordsReplays, TimesGraphs, UpdatesGraphs
+from .mixins import ExternalEvents, Lends, MarksProgress, RecordsReplays, TimesGraphs, UpdatesGraphs
 
 _LEGACY = 1
 _FILLS_OF_HOST_MEMORY = 70_200_000
@@ -59,7 +59,7 @@ _UPDATES_TESTED = (6_04, 7_02)
 launched the former packets (rocm-systems#10021)."""
 
 
-class HipBackend(Lends, MarksProgress, TimesGraphs, RecordsReplays, UpdatesGraphs):
+class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsReplays, UpdatesGraphs):
     """AMD GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
@@ -173,6 +173,37 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, RecordsReplays, UpdatesGraph
         """Return True if all work on the stream is done."""
         with self._driver.current_for(stream):
             return self._driver.is_done("hipStreamQuery", int(stream))
+
+    # ---- capability: external events -------------------------------------------------------------
+
+    def external_event(self, stream: Any, *, timed: bool = False) -> Event:
+        """Make an event that marks nothing yet."""
+        driver, device = self._driver, self._driver.device_of(stream)
+        flags = driver.api.hipEventDefault if timed else driver.api.hipEventDisableTiming
+        with driver.current(device):
+            return Event(driver.call("hipEventCreateWithFlags", int(flags)), device, 0, ())
+
+    def record_external(self, stream: Any, event: Event) -> None:
+        """Record an event; in a capture as a node, for which there is a flag that crashes elsewhere."""
+        driver = self._driver
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current_for(stream):
+            driver.call("hipEventRecordWithFlags", event.handle, int(stream), int(captured))
+            here = _events.position(driver, int(stream)) if captured else None
+            event.capture, event.nodes = (here.capture, here.nodes) if here else (0, ())
+
+    def wait_external(self, stream: Any, event: Event) -> None:
+        """Wait for an event; in a capture by a node, or behind the node that has recorded it there.
+
+        There, a node that waits would be a circle for the runtime, which 6.4 follows for ever.
+        """
+        driver = self._driver
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current_for(stream):
+            if captured and event.capture and _events.position(driver, int(stream)).capture == event.capture:
+                _events.wait(driver, int(stream), event)
+            else:
+                driver.call("hipStreamWaitEvent", int(stream), event.handle, int(captured))
 
     # ---- capability: timing ----------------------------------------------------------------------
 

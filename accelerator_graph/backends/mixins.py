@@ -62,6 +62,36 @@ class Events(Backend, capability=Capability.EVENTS):
         """Return True if all work on the stream is done, without waiting. Raises like `synchronize`."""
 
 
+class ExternalEvents(Events, capability=Capability.EXTERNAL_EVENTS):
+    """Events cross the border of a capture, so that a graph waits for another one, or for work outside.
+
+    Such an event can be recorded again, and moves. Recorded or waited for in a capture, it is a part of the
+    graph: each replay records it anew, or waits for what it marks when the replay is requested. Waited for in
+    the capture that has recorded it last, it orders the nodes of each run. The library keeps the event as
+    long as such a graph.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def external_event(self, stream: Any, *, timed: bool = False) -> Any:
+        """Make an event of the stream's device that marks nothing yet. The caller owns it (`destroy_event`).
+
+        `TimesEvents` knows it as well, timed or not.
+        """
+
+    @abstractmethod
+    def record_external(self, stream: Any, event: Any) -> None:
+        """Mark the present end of the stream's work; on a capturing stream, in each replay."""
+
+    @abstractmethod
+    def wait_external(self, stream: Any, event: Any) -> None:
+        """Let later work on the stream wait for the work that the event marks; if it marks none, for nothing.
+
+        A capturing stream stays in its own capture, and in no other one, whoever has recorded the event.
+        """
+
+
 class TimesEvents(Events, capability=Capability.TIMING):
     """The host can ask events, wait for them, and get the time between two."""
 
@@ -286,7 +316,7 @@ class Lends(HasHandles):
 
 
 MIXINS: tuple[type[Backend], ...] = (
-    *(Events, TimesEvents, Enqueues, MarksProgress, HasHandles, ReadsGraphs, RecordsReplays),
+    *(Events, ExternalEvents, TimesEvents, Enqueues, MarksProgress, HasHandles, ReadsGraphs, RecordsReplays),
     *(ChangesGraphs, UpdatesGraphs, TimesGraphs, ProfilesGraphs, Lends),
 )
 
@@ -306,6 +336,7 @@ if TYPE_CHECKING:
     class AnyBackend(
         TimesGraphs,
         ProfilesGraphs,
+        ExternalEvents,
         MarksProgress,
         RecordsReplays,
         ChangesGraphs,

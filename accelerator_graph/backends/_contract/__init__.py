@@ -30,8 +30,8 @@ HOMES = {
     f"{__name__}.answers": "LaunchFunction NativeCalls SameContext SameStream SetFunction StatusFunction",
     f"{__name__}.contents": "BackendReport DeviceMemory Frame GraphContents GraphEdge GraphNode Misfit",
     f"{__name__}.parameters": "Argument Change NodeParameters NodeSetter addresses_in word",
-    "accelerator_graph.backends.mixins": "ChangesGraphs Enqueues Events HasHandles Lends MarksProgress "
-    "ProfilesGraphs ReadsGraphs RecordsReplays TimesEvents TimesGraphs UpdatesGraphs",
+    "accelerator_graph.backends.mixins": "ChangesGraphs Enqueues Events ExternalEvents HasHandles Lends "
+    "MarksProgress ProfilesGraphs ReadsGraphs RecordsReplays TimesEvents TimesGraphs UpdatesGraphs",
 }
 
 if not TYPE_CHECKING:

@@ -14,6 +14,7 @@ class Capability(StrEnum):
     """What a runtime may be able to do. The table in `base` has the classes with the methods."""
 
     EVENTS = "events"
+    EXTERNAL_EVENTS = "external_events"
     TIMING = "timing"
     ENQUEUE = "enqueue"
     PROGRESS = "progress"

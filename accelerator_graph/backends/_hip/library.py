@@ -48,6 +48,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipStreamWaitEvent": (c_void_p, c_void_p, c_uint),
     "hipEventCreateWithFlags": (_HANDLE_OUT, c_uint),
     "hipEventRecord": (c_void_p, c_void_p),
+    "hipEventRecordWithFlags": (c_void_p, c_void_p, c_uint),
     "hipEventDestroy": (c_void_p,),
     "hipEventQuery": (c_void_p,),
     "hipEventSynchronize": (c_void_p,),

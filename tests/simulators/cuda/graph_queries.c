@@ -142,6 +142,7 @@ static const char *label(const struct node *node) {
         case WORK_HOST: return "HOST";
         case WORK_CHILD: return "GRAPH";
         case WORK_EVENT: return "EVENT_RECORD";
+        case WORK_WAIT: return "WAIT_EVENT";
         case WORK_ALLOC: return "MEM_ALLOC";
         case WORK_FREE: return "MEM_FREE";
         case WORK_CONDITIONAL: return "CONDITIONAL";
