@@ -22,7 +22,7 @@ from .extension import fast, new_lock
 from .ownership import Owned, drain
 from .states import NOT_KEPT, RESET_MEANWHILE
 from .stream_stack import is_constant
-from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
+from .streams import Event, FrameworkCurrent, Stream, as_stream, capture_of, captured_by, describe
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
@@ -287,12 +287,17 @@ def refuse_capturing(stream: Stream) -> None:
         The stream is capturing and its backend can't record a replay. Nothing was touched.
     """
     backend = stream._backend
-    if Capability.CHILD_GRAPHS not in backend.capabilities(stream._device) and stream._is_capturing():
-        raise CaptureError(
-            f"replay onto the {describe(stream)}: backend {backend.name!r} can't record a replay in another "
-            f"graph, and {captured_by(stream)}.",
-            reason="illegal_call",
-        )
+    if not _has_to_ask(stream) or not stream._is_capturing():
+        return
+    records = Capability.CHILD_GRAPHS in backend.capabilities(stream._device)
+    if records and capture_of(stream) is not None:
+        return
+    where = "the capture of somebody else" if records else "another graph"
+    raise CaptureError(
+        f"replay onto the {describe(stream)}: backend {backend.name!r} can't record a replay in {where}, "
+        f"and {captured_by(stream)}.",
+        reason="illegal_call",
+    )
 
 
 def _has_to_ask(stream: Stream) -> bool:
