@@ -23,7 +23,7 @@ PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
     "modules": 221,
-    "lines of Python": 45_700,
+    "lines of Python": 45_900,
     "lines of C": 2_900,
     "modules of the core": 21,
     "imports in the core": 57,
