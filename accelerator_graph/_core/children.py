@@ -50,7 +50,7 @@ def record(runner: Runner, stream: Stream) -> bool:
                 "set_node() has changed nodes of its executable, and the run would be without these changes; "
                 "capture its work again, with recapture()",
             )
-        if runner.lease.frameworks and parent.lease.shown == runner.lease.shown:
+        if runner.lease.in_use and parent.lease.shown == runner.lease.shown:
             raise _not_recorded(
                 stream,
                 "both use one memory pool, so the run would write over what the capture has in it; capture "
