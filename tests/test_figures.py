@@ -26,7 +26,7 @@ MOST = {
     "lines of Python": 45_900,
     "lines of C": 2_900,
     "modules of the core": 19,
-    "imports in the core": 50,
+    "imports in the core": 51,
     "modules of the core that import each other in a chain": 7,
     "slots of a class of the core": 14,
     "parameters of Graph": 6,
