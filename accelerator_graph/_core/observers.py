@@ -59,6 +59,8 @@ class Observer:
     - ``kept_by(runner)``: Of an object that stays: it stays with the work of a graph, which this replays.
     - ``check()``: Of an object that stays: called ahead of every replay, until it returns True. If it raises,
       nothing is launched. ``runner.executable.let_go()`` has it called again.
+    - ``stack(node)``: Of an object that stays: the frames that recorded a node, by its number, as
+      `GraphNode.stack` has them.
     """
 
     __slots__ = ()
@@ -116,6 +118,15 @@ def handed_on(observations: Iterable[Any]) -> tuple[Any, ...]:
     """Return what stays with work that a graph takes over, each object once."""
     staying = [each.hand_on() for each in observations if hasattr(each, "hand_on")]
     return tuple({id(each): each for each in staying if each is not None}.values())
+
+
+def recorded_at(observations: Iterable[Any], node: int) -> str:
+    """Return where a node was recorded, in parentheses; nothing if no observer has kept that."""
+    for each in observations:
+        stack = each.stack(node) if hasattr(each, "stack") else ()
+        if stack:
+            return f" (recorded at {stack[0].own_of(stack)})"
+    return ""
 
 
 # ---- collectives ---------------------------------------------------------------------------------
