@@ -48,19 +48,13 @@ class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, Change
     When the interpreter exits, work has a second to complete. Later exit handlers and finalizers can still
     use streams: a thread that waits for a stream then does the stream's work itself.
 
-    Errors have no numeric codes but these names:
+    Errors have no numeric codes, but the names that `recording.Captures` lists, and these:
 
     ====================  =======================================================================
     WORK_FAILED           a callable raised an exception
     NO_THREAD             the system has no thread for the stream
     THREAD_STOPPED        the interpreter's exit has frozen the stream's thread in the middle of its work
     WOULD_DEADLOCK        a callable synchronized the stream that it runs on
-    ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
-    CAPTURE_UNSUPPORTED   a stream was synchronized or queried while a capture forbids that
-    CAPTURE_INVALIDATED   an earlier call broke the capture
-    CAPTURE_ISOLATION     a captured stream was told to wait for work outside its capture, or the reverse
-    CAPTURE_MERGE         a stream of one capture was told to wait for work of another
-    CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
     CAPTURE_WRONG_THREAD  a thread ended a capture that another thread had begun
     ====================  =======================================================================
     """

@@ -176,7 +176,17 @@ class Capture:
 class Captures:
     """The captures in progress, and what is permitted meanwhile.
 
-    A refusal leaves captures as they are. A subclass whose runtime breaks them overrides `refused`.
+    A refusal leaves captures as they are. A subclass whose runtime breaks them overrides `refused`. The
+    errors have these names:
+
+    ====================  =======================================================================
+    ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
+    CAPTURE_UNSUPPORTED   a stream was waited for while a capture forbids that
+    CAPTURE_INVALIDATED   an earlier call broke the capture
+    CAPTURE_ISOLATION     a captured stream was told to wait for work outside its capture, or the reverse
+    CAPTURE_MERGE         a stream of one capture was told to wait for work of another
+    CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
+    ====================  =======================================================================
 
     Parameters
     ----------

@@ -95,12 +95,12 @@ def region_of(obj: Any, nbytes: int | None, stream: Stream) -> tuple[int, int, i
     return buffer.int_ptr, offset, wanted
 
 
-def check_context(memory: Any, stream: Stream) -> None:
-    """Raise ValueError if memory does not belong to the stream's context."""
-    with translated("clGetMemObjectInfo"):
-        context = memory.context.int_ptr
+def check_context(obj: Any, stream: Stream) -> None:
+    """Raise ValueError if memory, or a kernel, does not belong to the stream's context."""
+    with translated("clGetMemObjectInfo" if isinstance(obj, cl.MemoryObjectHolder) else "clGetKernelInfo"):
+        context = obj.context.int_ptr
     if context != stream.context:
         raise ValueError(
-            f"the {type(memory).__name__!r} object belongs to another context than the stream; make it with "
-            "stream.native.queue.context."
+            f"the {type(obj).__name__!r} object belongs to another context than the stream; make it, or its "
+            "program, with stream.native.queue.context."
         )

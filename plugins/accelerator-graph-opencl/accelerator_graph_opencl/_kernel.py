@@ -33,16 +33,25 @@ def launch(
 
     It has a kernel object of its own, since OpenCL keeps the arguments in the kernel object: whatever is done
     with the user's object later has no effect.
+
+    Parameters
+    ----------
+    stream : Stream
+        Where to.
+    kernel : pyopencl.Kernel
+        Of the stream's context.
+    *values
+        All of its arguments: a `pyopencl.Buffer`, image, sampler or `LocalMemory`, shared virtual memory, an
+        array that begins with its buffer, None for no memory, or a NumPy scalar of the declared type.
+    global_size, local_size, global_offset : int or tuple of int
+        How many work items, how many of them are a group, and the first global id. By default the runtime
+        chooses the group.
     """
     if not isinstance(kernel, cl.Kernel):
         raise TypeError(f"backend 'opencl' launches a pyopencl.Kernel, not {type(kernel).__name__!r} object.")
     with translated("clGetKernelInfo"):
-        name, count, context = kernel.function_name, kernel.num_args, kernel.context.int_ptr
-    if context != stream.context:
-        raise ValueError(
-            f"launch: {name!r} belongs to another context than the stream; build its program with "
-            "stream.native.queue.context."
-        )
+        name, count = kernel.function_name, kernel.num_args
+    check_context(kernel, stream)
     if len(values) != count:
         raise TypeError(f"launch: {name!r} takes {count} arguments, not {len(values)}.")
     sizes = _sizes(stream, kernel, name, global_size, local_size, global_offset)
@@ -99,14 +108,8 @@ def _sizes(
     whole = _numbers("global_size", global_size, 1)
     if not 1 <= len(whole) <= 3:
         raise ValueError(f"launch: global_size must have 1 to 3 dimensions, not {len(whole)}.")
-    group = None if local_size is None else _numbers("local_size", local_size, 1)
-    offset = None if global_offset is None else _numbers("global_offset", global_offset, 0)
-    for what, numbers in (("local_size", group), ("global_offset", offset)):
-        if numbers is not None and len(numbers) != len(whole):
-            raise ValueError(
-                f"launch: {what} must have as many dimensions as global_size, which has {len(whole)}, not "
-                f"{len(numbers)}."
-            )
+    offset = None if global_offset is None else _numbers("global_offset", global_offset, 0, len(whole))
+    group = None if local_size is None else _numbers("local_size", local_size, 1, len(whole))
     _check_group(stream, kernel, name, whole, group)
     array = c_size_t * len(whole)
     return len(whole), *(None if each is None else array(*each) for each in (offset, whole, group))
@@ -130,7 +133,7 @@ def _check_group(
         raise ValueError(f"launch: global_size must be a multiple of local_size, not {whole} of {group}.")
 
 
-def _numbers(what: str, given: Any, least: int) -> tuple[int, ...]:
+def _numbers(what: str, given: Any, least: int, count: int | None = None) -> tuple[int, ...]:
     try:
         numbers = tuple(map(operator.index, given if isinstance(given, tuple | list) else (given,)))
     except TypeError:
@@ -138,4 +141,8 @@ def _numbers(what: str, given: Any, least: int) -> tuple[int, ...]:
     for number in numbers:
         if not least <= number < 1 << 63:
             raise ValueError(f"launch: {what} must hold numbers from {least}, not {number}.")
+    if count not in (None, len(numbers)):
+        raise ValueError(
+            f"launch: {what} must have as many dimensions as global_size: {count}, not {len(numbers)}."
+        )
     return numbers

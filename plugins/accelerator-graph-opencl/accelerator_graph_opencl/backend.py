@@ -43,16 +43,8 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
     Where a device has no command buffers, a replay enqueues the recorded commands again. `launch` takes a
     `pyopencl.Kernel`; `fill` and `copy` take a `pyopencl.Buffer`, or an array in one.
 
-    Errors have OpenCL's numeric codes and names. Refusals of this backend have no codes but these names:
-
-    ====================  =======================================================================
-    ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
-    CAPTURE_UNSUPPORTED   a stream was synchronized or queried while it captures
-    CAPTURE_ISOLATION     a stream was told to wait for work outside its capture, or the reverse
-    CAPTURE_MERGE         a stream of one capture was told to wait for work of another
-    CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
-    CL_INVALID_CONTEXT    streams of several contexts or devices were used for one graph
-    ====================  =======================================================================
+    Errors have OpenCL's numeric codes and names. Refusals of this backend have no codes, but the names that
+    `recording.Captures` lists, and CL_INVALID_CONTEXT for streams of several contexts or devices.
     """
 
     __slots__ = ("_devices", "_retired", "captures")
@@ -157,23 +149,7 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
         self._enqueue(stream, copy(stream, dst, src, nbytes))
 
     def launch(self, stream: Stream, work: Any, /, *args: Any, **how: Any) -> None:
-        """Run a kernel.
-
-        Parameters
-        ----------
-        work : pyopencl.Kernel
-            Of the stream's context. Its own arguments are neither used nor changed.
-        *args
-            All of the kernel's arguments: a `pyopencl.Buffer`, image, sampler or `LocalMemory`, shared
-            virtual memory, an array that begins with its buffer, None for no memory, or a NumPy scalar of
-            the declared type.
-        global_size : int or tuple of int
-            How many work items, by dimension.
-        local_size : int or tuple of int, optional
-            How many of them are a group. By default the runtime chooses.
-        global_offset : int or tuple of int, optional
-            The first global id.
-        """
+        """Run a `pyopencl.Kernel`: see `_kernel.launch`."""
         from ._kernel import launch
 
         self._enqueue(stream, launch(stream, work, *args, **how))

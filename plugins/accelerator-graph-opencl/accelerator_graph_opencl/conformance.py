@@ -96,17 +96,13 @@ class Place:
         self.context: cl.Context = queue.context
         self.queue: cl.CommandQueue = cl.CommandQueue(self.context, queue.device)
         self.kernel: cl.Kernel = built_kernel(self.context, _SOURCE, "work")
-        self.turns: int = self._turns_that_take(_SLOW_SECONDS)
+        self.turns: int = 1 << 10
+        while min(self._seconds() for _ in range(20)) < _SLOW_SECONDS:
+            self.turns *= 2
 
-    def _turns_that_take(self, seconds: float) -> int:
-        cell, turns = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4), 1 << 10
-        while min(self._seconds(cell, turns) for _ in range(20)) < seconds:
-            turns *= 2
-        return turns
-
-    def _seconds(self, cell: cl.Buffer, turns: int) -> float:
-        begin = perf_counter()
-        self.kernel(self.queue, (1,), None, cell, *map(np.uint32, (1, 0, turns)))
+    def _seconds(self) -> float:
+        cell, begin = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4), perf_counter()
+        self.kernel(self.queue, (1,), None, cell, *map(np.uint32, (1, 0, self.turns)))
         self.queue.finish()
         return perf_counter() - begin
 
