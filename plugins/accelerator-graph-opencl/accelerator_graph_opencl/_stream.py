@@ -107,7 +107,14 @@ class Stream:
         self._known = (latest, None)
 
     def unfinished(self) -> cl.Event | None:
-        """Return a marker behind all work on the queue; None if that is done.
+        """Return a marker behind the known work; None if that is done."""
+        if self._known == (self.latest, None):
+            return None
+        event = self.mark()
+        return None if is_complete(event) else event
+
+    def query(self) -> bool:
+        """Return True if all work on the queue is done.
 
         A marker on an idle queue may take a moment to complete. The moment is granted only if no known work
         is in progress.
@@ -120,10 +127,10 @@ class Stream:
         end = monotonic() + _SETTLING_SECONDS
         while not is_complete(event):
             if not idle or monotonic() > end:
-                return event
+                return False
             sleep(1e-5)
         self._known = (latest, None)
-        return None
+        return True
 
 
 class Event:

@@ -123,7 +123,7 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
     def query(self, stream: Stream) -> bool:
         """Return True if all work on the queue is done."""
         self.captures.check_waiting(stream, "query")
-        return stream.unfinished() is None
+        return stream.query()
 
     def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
         """Mark the present end of the stream's work, or of what the stream has recorded."""

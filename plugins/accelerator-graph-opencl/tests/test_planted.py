@@ -243,7 +243,7 @@ OWN: dict[str, tuple[Plant, Callable[[Place], None]]] = {
         test_streams.test_streams_of_two_contexts_are_refused_together,
     ),
     "work that was enqueued directly is not seen": (
-        replaced(Stream, "unfinished", lambda original: lambda self: self._known[1]),
+        replaced(Stream, "query", lambda original: lambda self: self._known[1] is None),
         test_streams.test_query_sees_work_that_was_enqueued_directly,
     ),
 }
