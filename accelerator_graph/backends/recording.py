@@ -42,14 +42,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from operator import call, length_hint
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import DriverError, Reason, driver_error
+from . import _contract as contract
 from .base import CaptureInfo, CaptureMode, CaptureStatus
 from .mixins import Events, ReadsGraphs
-
-if TYPE_CHECKING:
-    from .base import GraphContents
 
 _NOTHING: frozenset[int] = frozenset()
 
@@ -392,12 +390,17 @@ class HasCaptures(Events, ReadsGraphs):
         """Forget what was recorded. Executables have what they need."""
         graph.nodes = ()
 
-    def nodes(self, graph: Any) -> GraphContents:
+    def nodes(self, graph: Any) -> contract.GraphContents:
         """List the recorded work in order, and the dependencies between its pieces."""
-        from .base import GraphEdge, GraphNode
-
-        nodes = [GraphNode(index, node.work.kind, node.work.name) for index, node in enumerate(graph.nodes)]
-        edges = [GraphEdge(before, index) for index, node in enumerate(graph.nodes) for before in node.after]
+        nodes = [
+            contract.GraphNode(index, node.work.kind, node.work.name)
+            for index, node in enumerate(graph.nodes)
+        ]
+        edges = [
+            contract.GraphEdge(before, index)
+            for index, node in enumerate(graph.nodes)
+            for before in node.after
+        ]
         return nodes, edges
 
 
