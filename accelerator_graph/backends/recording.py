@@ -181,8 +181,8 @@ class Captures:
     ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
     CAPTURE_UNSUPPORTED   a stream was waited for while a capture forbids that
     CAPTURE_INVALIDATED   an earlier call broke the capture
-    CAPTURE_ISOLATION     a captured stream was told to wait for work outside its capture, or the reverse
-    CAPTURE_MERGE         a stream of one capture was told to wait for work of another
+    CAPTURE_ISOLATION     a captured stream was to wait for work outside its capture, or the reverse
+    CAPTURE_MERGE         a stream of one capture was to wait for work of another
     CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
     ====================  =======================================================================
 
@@ -413,9 +413,9 @@ class Run(ABC):
     Parameters
     ----------
     parts : iterable of callable
-        What submits it. If these are functions of C, such as those of `ctypes` or methods of builtin types in
-        a `functools.partial`, no signal handler comes between two of them. Each returns a code; any other
-        than 0 or None is an error, and the rest is left out.
+        The calls that submit it. If these are functions of C, such as those of `ctypes` or methods of builtin
+        types in a `functools.partial`, no signal handler comes between two of them. Each returns a code; any
+        other than 0 or None is an error, and the rest is left out.
     """
 
     __slots__ = ("_parts",)
