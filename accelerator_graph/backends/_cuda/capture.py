@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import ref
 
-from ..._interpreter.process import Identity, this_thread
+from ..._interpreter.interruptions import Identity, this_thread
 from ...errors import AcceleratorGraphError, DriverError
 from .._shared import ILLEGAL_STATE, PER_THREAD_STREAM, no_graph
 from ..base import CaptureMode

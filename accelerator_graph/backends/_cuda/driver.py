@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import accelerator_graph._interpreter as interpreter
 
-from ..._interpreter.sure_exit import Between
+from ..._interpreter.interruptions import Between
 from ...errors import DriverError
 from .._shared import ASKED, CAPTURE_MODES, NOT_READY, SPECIAL_STREAMS
 from ..base import LaunchFunction

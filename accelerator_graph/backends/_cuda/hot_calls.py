@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..._interpreter.sure_exit import Section
+from ..._interpreter.interruptions import Section
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -107,7 +107,10 @@ def _capture_info(driver: Driver, extension: Any) -> Callable[[Any], tuple[int, 
     nodes = driver.address("cuGraphGetNodes", _CUDA)
     if extension is None or not info or not nodes:
         return None
-    failed = partial(driver.answered, driver.capture_function)
+
+    def failed(which: int, code: int) -> NoReturn:
+        driver.answered("cuGraphGetNodes" if which else driver.capture_function, code)
+
     made: Callable[[Any], tuple[int, int] | None] = extension.CaptureInfo(
         info, nodes, bool(with_edges), failed
     )

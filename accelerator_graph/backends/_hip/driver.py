@@ -7,7 +7,7 @@ from ctypes import ArgumentError, byref, c_int
 from functools import partial
 from typing import Any, NoReturn
 
-from ..._interpreter.sure_exit import Between
+from ..._interpreter.interruptions import Between
 from ...errors import DriverError, UnsupportedError
 from .._shared import ASKED, NOT_READY, SPECIAL_STREAMS, keep, no_memory
 from .library import Library, import_hip, prepare
