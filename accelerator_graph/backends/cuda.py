@@ -43,10 +43,28 @@ from .base import (
     NativeCalls,
     StatusFunction,
 )
-from .mixins import ChangesGraphs, Lends, MarksProgress, ProfilesGraphs, TimesGraphs, UpdatesGraphs
+from .mixins import (
+    ChangesGraphs,
+    ExternalEvents,
+    Lends,
+    MarksProgress,
+    ProfilesGraphs,
+    RecordsReplays,
+    TimesGraphs,
+    UpdatesGraphs,
+)
 
 
-class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGraphs, UpdatesGraphs):
+class CudaBackend(
+    Lends,
+    ExternalEvents,
+    MarksProgress,
+    TimesGraphs,
+    ProfilesGraphs,
+    RecordsReplays,
+    ChangesGraphs,
+    UpdatesGraphs,
+):
     """NVIDIA GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes a ``CUfunction``, a ``CUkernel``, a handle
@@ -61,6 +79,7 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
+    records_graphs: ClassVar[bool] = True
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -154,6 +173,33 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
         """Return True if all work on the stream is done."""
         with self._driver.current_for(stream):
             return self._driver.is_done("cuStreamQuery", stream)
+
+    # ---- capability: external events -------------------------------------------------------------
+
+    def external_event(self, stream: Any, *, timed: bool = False) -> Event:
+        """Make an event that marks nothing yet."""
+        driver, context = self._driver, self._driver.context_of(stream)
+        flags = driver.api.CUevent_flags
+        wanted = flags.CU_EVENT_DEFAULT if timed else flags.CU_EVENT_DISABLE_TIMING
+        return Event(driver.call_in(context, "cuEventCreate", wanted), context)
+
+    def record_external(self, stream: Any, event: Event) -> None:
+        """Record an event; in a capture as a node, for which there is a flag that is permitted only there."""
+        driver = self._driver
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current_for(stream):
+            driver.call("cuEventRecordWithFlags", event.handle, stream, int(captured))
+            event.capture, event.nodes = _capture.position(driver, stream) if captured else (0, ())
+
+    def wait_external(self, stream: Any, event: Event) -> None:
+        """Wait for an event; in a capture by a node, or behind the node that has recorded it there."""
+        driver = self._driver
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current_for(stream):
+            if captured and event.capture and _capture.position(driver, stream)[0] == event.capture:
+                _capture.follow(driver, stream, event.nodes, others=True)
+            else:
+                driver.call("cuStreamWaitEvent", stream, event.handle, int(captured))
 
     # ---- capability: timing ----------------------------------------------------------------------
 
@@ -249,6 +295,11 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
                 found = _capture.info(driver, stream)
         return None if found is None else CaptureInfo(*found)
 
+    def capture_front(self, stream: Any) -> tuple[int, ...]:
+        """Return the handles of the nodes that the stream's next one will follow."""
+        with self._driver.current_for(stream):
+            return tuple(map(int, _capture.position(self._driver, stream)[1]))
+
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the driver itself."""
         return _CudaCalls(self._driver, stream)
@@ -288,6 +339,11 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
         launcher(self._driver, executable, stream)()
+
+    def record_graph(self, stream: Any, graph: Graph) -> None:
+        """Record a run of the graph on a capturing stream, as a child graph."""
+        with self._driver.current_for(stream):
+            _capture.record_graph(self._driver, stream, graph.handle)
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a kernel, a copy, a fill or a child graph."""
@@ -341,6 +397,13 @@ class CudaBackend(Lends, MarksProgress, TimesGraphs, ProfilesGraphs, ChangesGrap
 
         with self._driver.current(graph.context):
             return parameters(self._driver, graph.handle)
+
+    def profiler_ids(self, graph: Graph, executable: Executable | None) -> Sequence[int]:
+        """Return the ids that CUPTI reports, from CUDA 13.1 on; before, there is no asking."""
+        from ._cuda.node import profiler_ids
+
+        with self._driver.current(graph.context):
+            return profiler_ids(self._driver, graph.handle, executable and executable.handle)
 
     def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
         """Return what the driver reports about the memory of the device. These calls disturb no capture."""

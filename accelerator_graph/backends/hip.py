@@ -48,7 +48,7 @@ from .base import (
     NativeCalls,
     StatusFunction,
 )
-from .mixins import Lends, MarksProgress, TimesGraphs, UpdatesGraphs
+from .mixins import ExternalEvents, Lends, MarksProgress, RecordsReplays, TimesGraphs, UpdatesGraphs
 
 _LEGACY = 1
 _FILLS_OF_HOST_MEMORY = 70_200_000
@@ -59,7 +59,7 @@ _UPDATES_TESTED = (6_04, 7_02)
 launched the former packets (rocm-systems#10021)."""
 
 
-class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
+class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsReplays, UpdatesGraphs):
     """AMD GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
@@ -74,6 +74,7 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
     replay_ignores_captures: ClassVar[bool] = True
+    records_graphs: ClassVar[bool] = True
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -173,6 +174,37 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
         with self._driver.current_for(stream):
             return self._driver.is_done("hipStreamQuery", int(stream))
 
+    # ---- capability: external events -------------------------------------------------------------
+
+    def external_event(self, stream: Any, *, timed: bool = False) -> Event:
+        """Make an event that marks nothing yet."""
+        driver, device = self._driver, self._driver.device_of(stream)
+        flags = driver.api.hipEventDefault if timed else driver.api.hipEventDisableTiming
+        with driver.current(device):
+            return Event(driver.call("hipEventCreateWithFlags", int(flags)), device, 0, ())
+
+    def record_external(self, stream: Any, event: Event) -> None:
+        """Record an event; in a capture as a node, for which there is a flag that crashes elsewhere."""
+        driver = self._driver
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current_for(stream):
+            driver.call("hipEventRecordWithFlags", event.handle, int(stream), int(captured))
+            here = _events.position(driver, int(stream)) if captured else None
+            event.capture, event.nodes = (here.capture, here.nodes) if here else (0, ())
+
+    def wait_external(self, stream: Any, event: Event) -> None:
+        """Wait for an event; in a capture by a node, or behind the node that has recorded it there.
+
+        There, a node that waits would be a circle for the runtime, which 6.4 follows for ever.
+        """
+        driver = self._driver
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current_for(stream):
+            if captured and event.capture and _events.position(driver, int(stream)).capture == event.capture:
+                _events.wait(driver, int(stream), event)
+            else:
+                driver.call("hipStreamWaitEvent", int(stream), event.handle, int(captured))
+
     # ---- capability: timing ----------------------------------------------------------------------
 
     def query_event(self, event: Event) -> bool:
@@ -269,6 +301,11 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
             found = _capture.info(self._driver, int(stream))
         return None if found is None else CaptureInfo(*found)
 
+    def capture_front(self, stream: Any) -> tuple[int, ...]:
+        """Return the handles of the nodes that the stream's next one will follow."""
+        with self._driver.current_for(stream):
+            return _events.position(self._driver, int(stream)).nodes
+
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the runtime itself."""
         return _HipCalls(self._driver, stream)
@@ -310,6 +347,11 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
         launcher(self._driver, executable, int(stream))()
+
+    def record_graph(self, stream: Any, graph: Graph) -> None:
+        """Record a run of the graph on a capturing stream, as a child graph."""
+        with self._driver.current_for(stream):
+            _capture.record_graph(self._driver, int(stream), graph.handle)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ."""

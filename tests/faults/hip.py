@@ -232,7 +232,7 @@ DESTROYS = {
 ABANDON, OVER = capture.abandon.__code__, capture._over.__code__
 
 _PROFILE = Graph.profile.__code__
-_ASKED_IN_C = {replay.refuse_capturing.__code__, replay.Binding.launch.__code__}
+_ASKED_IN_C = {replay.Binding.launch.__code__}
 _ANSWER, _CALL = _hip_driver.Driver.answer.__code__, _hip_driver.Driver.call.__code__
 
 

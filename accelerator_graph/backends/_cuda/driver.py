@@ -55,9 +55,14 @@ class Executable(Handle):
 
 
 class Event(Handle):
-    """An event."""
+    """An event. An external one knows the capture that has recorded it last, and the nodes ahead of it."""
 
-    __slots__ = ()
+    __slots__ = ("capture", "nodes")
+
+    def __init__(self, handle: Any, context: Any) -> None:
+        super().__init__(handle, context)
+        self.capture: int = 0
+        self.nodes: tuple[Any, ...] = ()
 
 
 class Driver:

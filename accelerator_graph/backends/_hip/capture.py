@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from ctypes import byref, c_void_p
+from ctypes import byref, c_size_t, c_void_p
 from typing import Any
 from weakref import ref
 
 from ..._interpreter.interruptions import Identity, this_thread
-from ...errors import AcceleratorGraphError, DriverError
+from ...errors import AcceleratorGraphError, DriverError, UnsupportedError
 from .._shared import ILLEGAL_STATE, PER_THREAD_STREAM, keep, no_graph
-from ..base import CaptureMode
+from ..base import Capability, CaptureMode
 from .driver import Driver, Graph, Handle
-from .nodes import node_count
+from .node import kind_of
+from .nodes import node_count, node_handles
 
 _ACTIVE = 1
+_FOLLOW = 1  # hipStreamSetCaptureDependencies
+_ALLOCATING = frozenset(("mem_alloc", "mem_free"))
 _MODES = ("global", "thread_local", "relaxed")
 _RELAXED = _MODES.index("relaxed")
 
@@ -96,6 +99,30 @@ def info(driver: Driver, stream: int) -> tuple[int, int] | None:
     if status != _ACTIVE or not graph.value:
         return None
     return number, node_count(driver, graph.value)
+
+
+def record_graph(driver: Driver, stream: int, child: int) -> None:
+    """Record a run of a graph on a capturing stream: its next node is a copy of the graph.
+
+    The runtime takes allocations inside another graph, of which CUDA's driver has none. Their memory would be
+    that of two executables, so they are refused here as well.
+    """
+    kinds = {kind_of(driver, node) for node in node_handles(driver, child)}
+    if not _ALLOCATING.isdisjoint(kinds):
+        raise UnsupportedError(
+            "backend 'hip': a graph that allocates or frees memory can't be inside another one; capture its "
+            "work there.",
+            capability=str(Capability.CHILD_GRAPHS),
+        )
+    graph, place, count = c_void_p(), c_void_p(), c_size_t()
+    driver.call("hipStreamGetCaptureInfo_v2", stream, byref(graph), byref(place), byref(count))
+    before = place if count.value else None
+    node = c_void_p(driver.call("hipGraphAddChildGraphNode", graph.value, before, count.value, child))
+    try:
+        driver.call("hipStreamUpdateCaptureDependencies", stream, byref(node), 1, _FOLLOW)
+    except BaseException:
+        driver.answer("hipGraphDestroyNode", node)
+        raise
 
 
 def _end(driver: Driver, capture: Capture, graph: c_void_p, codes: list[int]) -> None:

@@ -392,3 +392,102 @@ class ForkRules(Case):
         self.works(first, graph)
         self.works(second, self.graph(second))
         assert self.read(cell) == 0
+
+
+class ExternalEventRules(Case):
+    """Events that are recorded in one capture and waited for in another one, or outside."""
+
+    def test_external_events_need_the_capability(self) -> None:
+        """Without "external_events", `record(external=True)` is unsupported, in a capture and outside."""
+        self.skip_unless(not self.has(Capability.EXTERNAL_EVENTS), "has external events")
+        stream = self.stream()
+        expect(ag.UnsupportedError, lambda: stream.record(external=True))
+        with self.undisturbed_capture(stream):
+            expect(ag.UnsupportedError, lambda: stream.record(external=True))
+
+    @needs(Capability.EXTERNAL_EVENTS)
+    def test_external_event_orders_two_graphs(self) -> None:
+        """A graph waits for the event that another one's latest replay records, on another stream."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        with self.graph(first) as ahead:
+            self.enqueue_slow(first, cell, 1, 1)
+            reached = first.record(external=True)
+        with self.graph(second) as behind:
+            second.wait(reached)
+            self.enqueue(second, cell, 3, 0)
+            left = second.record(external=True)
+        expected = 0
+        for _ in range(10):
+            ahead.replay()
+            behind.replay()
+            first.wait(left)
+            expected = (expected + 1) * 3 % 2**32
+        second.synchronize()
+        first.synchronize()
+        assert self.read(cell) == expected
+
+    @needs(Capability.EXTERNAL_EVENTS)
+    def test_external_event_recorded_outside_orders_a_graph(self) -> None:
+        """A graph waits for what is recorded outside ahead of each replay; if nothing is, for nothing."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        event = first.record(external=True)
+        with self.graph(second) as graph:
+            second.wait(event)
+            self.enqueue(second, cell, 3, 0)
+        assert self.replayed(graph, cell) == 0
+        for _ in range(5):
+            self.enqueue_slow(first, cell, 1, 1)
+            assert first.record(external=event) is event
+            graph.replay()
+            second.synchronize()
+        assert self.read(cell) == 363
+
+    @needs(Capability.EXTERNAL_EVENTS)
+    def test_external_event_recorded_in_a_graph_orders_what_is_outside(self) -> None:
+        """Work outside waits for the event of the latest replay; before the first one, for nothing."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        with self.graph(first) as graph:
+            self.enqueue_slow(first, cell, 1, 1)
+            event = first.record(external=True)
+            self.enqueue(first, self.cell())
+        second.wait(event)
+        for _ in range(5):
+            graph.replay()
+            second.wait(event)
+            self.enqueue(second, cell, 3, 0)
+            second.synchronize()
+        assert self.read(cell) == 363
+
+    @needs(Capability.EXTERNAL_EVENTS)
+    def test_external_events_join_no_captures(self) -> None:
+        """Waiting for an event of another capture in progress leaves the two apart, and both valid."""
+        first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
+        with self.graph(first) as ahead:
+            self.enqueue(first, cell)
+            event = first.record(external=True)
+            with self.graph(second) as behind:
+                second.wait(event)
+                self.enqueue(second, other)
+            assert self.status(second) is CaptureStatus.NONE
+            assert self.status(first) is CaptureStatus.ACTIVE
+            self.enqueue(first, cell)
+        assert self.replayed(ahead, cell) == applied(2)
+        assert self.replayed(behind, other) == applied(1)
+
+    @needs(Capability.EXTERNAL_EVENTS)
+    def test_external_event_lives_as_long_as_its_graphs(self) -> None:
+        """Replays record an event, and wait for it, that the program has dropped."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        with self.graph(first) as ahead:
+            self.enqueue_slow(first, cell, 1, 1)
+            event = first.record(external=True)
+        with self.graph(second) as behind:
+            second.wait(event)
+            self.enqueue(second, cell, 3, 0)
+        del event
+        self.collect()
+        for _ in range(3):
+            ahead.replay()
+            behind.replay()
+            second.synchronize()
+        assert self.read(cell) == 39

@@ -310,3 +310,15 @@ class ListingBreaksCaptures(CpuBackend):
         for capture in self.captures._open:
             capture.status = CaptureStatus.INVALIDATED
         return super().nodes(graph)
+
+
+@caught_by("test_capture_front_moves_with_each_node")
+class FrontStandsStill(CpuBackend):
+    def capture_front(self, stream: Any) -> int:
+        return 1
+
+
+@caught_by("test_profilers_ids_are_as_many_as_the_nodes")
+class OneIdForAllNodes(CpuBackend):
+    def profiler_ids(self, graph: Any, executable: Any | None) -> list[int]:
+        return [1 for _ in self.nodes(graph)[0]]
