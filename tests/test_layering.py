@@ -29,7 +29,7 @@ RULES = [
     ),
     ("backends.memory", "_interpreter", ""),
     ("backends._shared", "errors _interpreter backends.base backends.mixins backends._shared", ""),
-    ("backends.recording", "errors backends.base", ""),
+    ("backends.recording", "errors backends.base backends.mixins backends._contract", ""),
     ("backends.cpu backends._cpu", f"{VENDOR} backends.recording backends._cpu", ""),
     ("backends.cuda backends._cuda", f"{VENDOR} backends._cuda", "cuda"),
     ("backends.hip backends._hip", f"{VENDOR} backends._hip", "hip"),

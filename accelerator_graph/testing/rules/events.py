@@ -269,68 +269,47 @@ class ForkRules(Case):
 
     def test_forks_may_wait_for_each_other(self) -> None:
         """Two forks that wait for each other, and again for the captured stream, keep their order."""
-        first, second, third, cell = *self._some(3), self.cell()
-        with self.graph(first) as graph:
-            self.enqueue_slow(first, cell, 1, 5)
-            second.wait(first)
-            third.wait(first)
-            self.enqueue_slow(third, cell, 3, 0)
-            second.wait(third)
-            self.enqueue_slow(second, cell, 1, 2)
-            second.wait(first)
-            third.wait(second)
-            self.enqueue_slow(third, cell, 2, 0)
-            for stream in (second, third):
-                first.wait(stream)
-            self.enqueue(first, cell, 1, 1)
-        self.replays(graph, cell, lambda value: ((value + 5) * 3 + 2) * 2 + 1)
+        self._keeps_the_order("a+5 b<a c<a c*3 b<c b+2 b<a c<b c*2 a<b a<c a+1")
 
     def test_stream_may_wait_for_itself(self) -> None:
         """In a capture, a stream can wait for itself or for its own earlier event, without any effect."""
-        first, second, cell = self._fork()
-        with self.graph(first) as graph:
-            self.enqueue(first, cell, 1, 5)
-            first.wait(first)
-            second.wait(first)
-            second.wait(second)
-            event = second.record()
-            self.enqueue_slow(second, cell, 3, 0)
-            second.wait(event)
-            first.wait(second)
-            first.wait(event)
-            self.enqueue(first, cell, 1, 1)
-        self.replays(graph, cell, lambda value: (value + 5) * 3 + 1)
+        self._keeps_the_order("a+5 a<a b<a b<b e=b b*3 b<e a<b a<e a+1")
 
     def test_fork_of_a_fork_is_joined_to_its_fork(self) -> None:
         """A fork can have a fork of its own, wait for it, and then be joined."""
-        first, second, third, cell = *self._some(3), self.cell()
-        with self.graph(first) as graph:
-            self.enqueue_slow(first, cell, 1, 5)
-            second.wait(first)
-            third.wait(second)
-            self.enqueue_slow(third, cell, 3, 0)
-            second.wait(third)
-            self.enqueue_slow(second, cell, 1, 2)
-            first.wait(second)
-            self.enqueue(first, cell, 2, 0)
-        self.replays(graph, cell, lambda value: ((value + 5) * 3 + 2) * 2)
+        self._keeps_the_order("a+5 b<a c<b c*3 b<c b+2 a<b a*2")
 
     def test_pipeline_over_two_forks(self) -> None:
         """Forks that take turns on one piece of work, layer by layer, keep their order."""
-        first, second, third, cell = *self._some(3), self.cell()
-        with self.graph(first) as graph:
-            self.enqueue(first, cell, 1, 5)
-            second.wait(first)
-            third.wait(first)
-            for _ in range(3):
-                third.wait(second)
-                self.enqueue_slow(third, cell, 3, 0)
-                second.wait(third)
-                self.enqueue_slow(second, cell, 1, 2)
-            first.wait(third)
-            first.wait(second)
-            self.enqueue(first, cell, 1, 1)
-        self.replays(graph, cell, lambda value: (((value + 5) * 3 + 2) * 3 + 2) * 3 + 3)
+        self._keeps_the_order("a+5 b<a c<a" + 3 * " c<b c*3 b<c b+2" + " a<c a<b a+1")
+
+    def _keeps_the_order(self, script: str) -> None:
+        """Check that replays do the work of a script in its order.
+
+        ``b<a`` lets the stream b wait for a, and ``a+5`` or ``a*3`` is work on a, slow except for the last;
+        ``e=b`` records an event on b. The stream a is captured, and all of them work on one cell.
+        """
+        streams, cell, steps = dict(zip("abc", self._some(3), strict=True)), self.cell(), script.split()
+        marks: dict[str, Any] = {**streams}
+        work: list[tuple[int, int]] = []
+        with self.graph(streams["a"]) as graph:
+            for step in steps:
+                name, sign, operand = step[0], step[1], step[2:]
+                if sign == "=":
+                    marks[name] = streams[operand].record()
+                elif sign == "<":
+                    streams[name].wait(marks[operand])
+                else:
+                    work.append((1, int(operand)) if sign == "+" else (int(operand), 0))
+                    enqueue = self.enqueue if step is steps[-1] else self.enqueue_slow
+                    enqueue(streams[name], cell, *work[-1])
+
+        def done(value: int) -> int:
+            for a, b in work:
+                value = value * a + b
+            return value
+
+        self.replays(graph, cell, done)
 
     def test_random_forks_and_joins_keep_their_order(self) -> None:
         """With any order of forks, joins and work, replays give the result of the same work in sequence."""

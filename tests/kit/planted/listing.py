@@ -278,7 +278,7 @@ class AllocatesHostMemoryInCaptures(CpuBackend):
     """As a vendor's allocation does that is not relaxed."""
 
     def host_memory(self, stream: Any, nbytes: int) -> int:
-        for capture in [*self._captures._open]:
+        for capture in [*self.captures._open]:
             capture.status = CaptureStatus.INVALIDATED
         return super().host_memory(stream, nbytes)
 
@@ -319,7 +319,7 @@ class TellsNoSizesAmongParameters(CpuBackend):
 @caught_by("test_calls_about_other_objects_disturb_no_capture")
 class ListingBreaksCaptures(CpuBackend):
     def nodes(self, graph: Any) -> Any:
-        for capture in self._captures._open:
+        for capture in self.captures._open:
             capture.status = CaptureStatus.INVALIDATED
         return super().nodes(graph)
 
