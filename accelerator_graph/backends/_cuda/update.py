@@ -51,7 +51,7 @@ class _Result(ctypes.Structure):
 def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
     """Update an executable in place; or return what does not fit, with nothing changed."""
     calls = calls_of(driver)
-    with driver.current(graph.context):
+    with driver.current(graph.place):
         old = executable.shape or shape_of(driver, calls, int(former.handle))
         new = shape_of(driver, calls, int(graph.handle))
         misfit = difference(old, new)

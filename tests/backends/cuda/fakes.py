@@ -29,6 +29,8 @@ class FakeApi:
         },
     )
 
+    CUgraph = CUgraphExec = int
+
     WITHOUT_VALUES = ("cuGraphLaunch", "cuStreamQuery", "cuGraphUpload")
 
     def __init__(self):
@@ -119,6 +121,6 @@ def faked(monkeypatch):
     monkeypatch.setattr("accelerator_graph.backends._cuda.driver.import_driver", lambda: api)
     backend = CudaBackend()
     backend.name = "cuda"
-    backend._driver = Driver("cuda")
+    backend.driver = Driver("cuda")
     api.seen.clear()
     return backend, api

@@ -53,7 +53,7 @@ def test_what_is_no_handle_is_refused(backend, what):
         "backend = opened()\n"
         "made, destroyed = bare_stream(), bare_stream()\n"
         "assert answer('hipStreamDestroy', destroyed) == 0\n"
-        f"for obj in ({what}, backend._driver.stream_type({what})):\n"
+        f"for obj in ({what}, backend.driver.stream_type({what})):\n"
         "    try: backend.as_stream(obj)\n"
         "    except ValueError as error: print(str(error).partition(' ')[2])\n"
         "assert answer('hipPeekAtLastError') == 0"
@@ -216,7 +216,7 @@ def test_a_lack_of_memory_is_a_memory_error(backend, stream):
     raised = set()
     for at in range(1, 120):
         event = backend.record_event(stream)
-        asks = partial(backend._driver.call, "hipStreamGetDevice", int(stream))
+        asks = partial(backend.driver.call, "hipStreamGetDevice", int(stream))
         for work in (asks, partial(backend.destroy_event, event)):
             try:
                 testcapi.set_nomemory(at, at + 1)
