@@ -205,11 +205,13 @@ class Inspectable(Framework):
         """
         return None
 
-    def fill_new(self, which: int) -> Undo | None:
+    def fill_new(self, which: int, settle: Callable[[], object]) -> Undo | None:
         """Fill arrays that this thread makes without contents from now on; return the undo.
 
         `which` is 0 or 1: one of two patterns, harmless as numbers and as indices, that differ in every
-        element. It shows which elements nobody writes. None if the framework can't do that.
+        element. It shows which elements nobody writes. Call `settle` after each fill: it waits for the
+        current stream, since another stream may write to the array at once. None if the framework can't do
+        that.
         """
         return None
 

@@ -109,7 +109,7 @@ class CuPy(Inspectable):
             with memory.end:
                 self._sweep()
 
-    def fill_new(self, which: int) -> Undo:
+    def fill_new(self, which: int, settle: Callable[[], object]) -> Undo:
         """Fill all memory that this thread allocates, on its current stream: with ones, or zeros."""
         cuda = self.cupy.cuda
         allocate = cuda.get_allocator()
@@ -118,6 +118,7 @@ class CuPy(Inspectable):
             memory = allocate(size)
             if size:
                 memory.memset_async(1 - which, size)
+                settle()
             return memory
 
         with ExitStack() as undo:

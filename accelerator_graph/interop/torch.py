@@ -182,11 +182,11 @@ class Torch(Inspectable):
 
         return random_state(self.torch, device, generators)
 
-    def fill_new(self, which: int) -> Undo:
+    def fill_new(self, which: int, settle: Callable[[], object]) -> Undo:
         """Fill tensors that operators make without contents."""
         from ._torch.verifying import fill_new
 
-        return fill_new(self.torch, which)
+        return fill_new(self.torch, which, settle)
 
     def clear_free(self, device: int) -> None:
         """Set the caching allocator's free memory on a device to zero."""

@@ -6,6 +6,7 @@ import linecache
 import os
 import signal
 import sys
+import threading
 import time
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._core import capture_table
+from accelerator_graph._core.observers import ambient
 from accelerator_graph.interop.base import Framework
 from lanes import sample
 
@@ -214,6 +216,19 @@ def timed(graph, stream, file):
     events[0].elapsed_time(events[1])
 
 
+def diagnosed(all):
+    def call(graph, stream, file):
+        with ag.diagnose(all=all):
+            capture(stream)
+
+    return call
+
+
+def verified(graph, stream, file):
+    with stream:
+        ag.verify(lambda: ag.current_stream().fill(OTHER, 1), state=[OTHER], rounds=1)
+
+
 CALLS = {
     "instantiate": lambda graph, stream, file: graph.instantiate(),
     "replay": lambda graph, stream, file: graph.replay(),
@@ -241,13 +256,18 @@ CALLS = {
     "wait": lambda graph, stream, file: ag.Stream(like=stream).wait(stream),
     "launch": lambda graph, stream, file: stream.launch(int),
     "close": lambda graph, stream, file: ag.Stream(like=stream).close(),
+    "diagnose": diagnosed(all=False),
+    "diagnose all": diagnosed(all=True),
+    "verify": verified,
 }
+LONG = {"verify": 41}
+"""Of calls with tens of thousands of lines, every so many lines are interrupted."""
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_path):
-    cell = bytearray(1)
-    for at in sample("lines"):
+    cell, collecting, watching = bytearray(1), [*gc.callbacks], (threading.gettrace(), threading.getprofile())
+    for at in (number * LONG.get(call, 1) for number in sample("lines")):
         log, stream = [], ag.Stream(backend="cpu")
         with ag.Graph(keep_graph=True, stream=stream) as graph:
             stream.fill(cell, 1)
@@ -267,7 +287,12 @@ def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_
         assert not capture_table.thread.graphs, where
         assert ag.current_stream(required=False) is None, where
         assert gc.isenabled(), where
-        stream.synchronize()
+        assert gc.callbacks == collecting, where
+        assert (threading.gettrace(), threading.getprofile()) == watching, where
+        assert not ambient.get(), where
+        deadline = time.monotonic() + 10
+        while not stream.query():
+            assert time.monotonic() < deadline, where
         log.clear()
         for replay in (bound, graph.replay):
             cell[0] = 0

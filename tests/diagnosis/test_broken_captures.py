@@ -394,12 +394,22 @@ def test_the_reason_of_a_wait_for_another_stream_is_its_own(stream):
 
 @pytest.mark.needs("tracing")
 def test_a_trace_function_of_the_body_hides_what_follows(stream):
+    other, begun, done = ag.Stream(backend="cpu"), threading.Event(), threading.Event()
+    other.launch(int)
+    other.synchronize()
+
     def body():
         sys.settrace(None)
+        other.launch(begun.set)  # on a thread of the library, which goes on working
+        other.launch(done.wait, 10)
+        begun.wait(10)
         with contextlib.suppress(ag.DriverError):
             stream.synchronize()
 
-    nobody_saw(broken_by(body, ag.Graph(observe=ag.diagnose())))
+    try:
+        nobody_saw(broken_by(body, ag.Graph(observe=ag.diagnose())))
+    finally:
+        done.set()
 
 
 def test_a_signal_handler_is_named_or_was_not_seen(stream):

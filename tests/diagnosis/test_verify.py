@@ -605,6 +605,94 @@ def test_random_numbers_that_were_seeded_anew_are_drawn_before_the_capture(monke
         interop.unregister("seeded")
 
 
+class Filling(Inspectable):
+    """Fills new arrays as frameworks of a device do: by work on the current stream, which may be late."""
+
+    api_version = 1
+    settle = None
+
+    def backend(self):
+        return "cpu"
+
+    def fill_new(self, which, settle):
+        Filling.settle = lambda out: (launch(time.sleep, 0.05), launch(out.fill, 0.25 + which), settle())
+        return lambda: setattr(Filling, "settle", None)
+
+    @staticmethod
+    def empty_like(x):
+        out = np.empty_like(x)
+        if Filling.settle is not None:
+            Filling.settle(out)
+        return out
+
+
+@pytest.fixture
+def filling(monkeypatch):
+    monkeypatch.setitem(sys.modules, "filling", object())
+    interop.register("filling", Filling)
+    yield Filling
+    interop.unregister("filling")
+
+
+def test_what_another_stream_writes_is_not_taken_for_what_nobody_writes(filling):
+    """The other stream does not wait for the current one, which fills the new array."""
+    other = ag.Stream(backend="cpu")
+
+    def f(x):
+        out = filling.empty_like(x)
+        launch(int)
+        other.launch(np.multiply, x, 2, out)
+        if not ag.is_current_stream_capturing():
+            ag.current_stream().wait(other)
+        return out
+
+    with pytest.raises(ag.VerificationError, match="leaves all elements of result unwritten") as raised:
+        ag.verify(f, x_of())
+    assert raised.value.report.cause == "not_written"
+
+
+def test_what_replays_leave_and_eager_runs_write_at_random_is_not_right(filling):
+    noise = Unseen(*range(1000))
+
+    def f(x):
+        out = filling.empty_like(x)
+        launch(np.multiply, x[:3], 2, out[:3])
+        if not ag.is_current_stream_capturing():
+            launch(np.copyto, out[3:], noise.pop())
+        return out
+
+    report = ag.verify(f, x_of())
+    assert report.verdict == "undecided", report
+    assert "leaves 3 of 6 elements of result unwritten, and eager runs differ there" in report.summary()
+
+
+@pytest.mark.parametrize("x", [(), (x_of(),)])
+def test_work_that_escaped_from_the_capture_and_is_late_makes_no_replay_right(x):
+    """It goes to a stream of its own, and ends when the first replay has begun."""
+    began, ended = threading.Event(), threading.Event()
+
+    def late(out):
+        began.wait(10)
+        np.copyto(out, 2)
+        ended.set()
+
+    def let_it_end():
+        began.set()
+        ended.wait(10)
+
+    def f(*x):
+        out = np.empty(6)
+        if ag.is_current_stream_capturing():
+            ag.Stream(backend="cpu").launch(late, out)
+            launch(let_it_end)
+        else:
+            launch(np.copyto, out, 2)
+        return out
+
+    with pytest.raises(ag.VerificationError):
+        ag.verify(f, *x)
+
+
 def test_items_that_a_run_leaves_in_a_dict_are_removed():
     class Scaler:
         """Keeps stages like a gradient scaler: `update` begins a new dict."""

@@ -151,18 +151,19 @@ def test_preparing_frees_what_cupy_keeps_on_that_device(cupy, device):
 
 @pytest.mark.parametrize(("which", "byte"), [(0, 1), (1, 0)])
 def test_new_memory_is_filled_and_empty_memory_is_not(cupy, which, byte):
-    [there], filled_with = registry.loaded(), []
+    [there], filled_with, settled = registry.loaded(), [], []
 
     def allocate(size):
         return SimpleNamespace(memset_async=lambda *what: filled_with.append((size, *what)))
 
     with cupy.cuda.using_allocator(allocate):
-        leave = there.fill_new(which)
+        leave = there.fill_new(which, lambda: settled.append(len(filled_with)))
         made = [cupy.cuda.get_allocator()(size) for size in (64, 0)]
         leave()
         assert cupy.cuda.get_allocator() is allocate
     assert None not in made
     assert filled_with == [(64, byte, 64)]
+    assert settled == [1]
 
 
 @pytest.mark.parametrize(

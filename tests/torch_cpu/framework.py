@@ -45,8 +45,8 @@ class TorchOnCpu(Inspectable):
         states = [(each, each.get_state()) for each in (torch.default_generator, *generators)]
         return lambda: [generator.set_state(state) for generator, state in states]
 
-    def fill_new(self, which):
-        return fill_new(torch, which)
+    def fill_new(self, which, settle):
+        return fill_new(torch, which, settle)
 
     def waiting(self, beside):
         return observe_operators(torch, lambda *_: None, partial(_around, beside))

@@ -10,6 +10,7 @@ When the interpreter exits, it starts no more threads, and later it freezes the 
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
+from typing import Any
 
 from ..._interpreter.process import at_exit
 from ...errors import DriverError, driver_error
@@ -113,9 +115,11 @@ class Worker:
     def submit(self, work: Callable[[], object]) -> None:
         """Do `work` after everything that was submitted before."""
         wake = self._wake or self._start()
-        self._pending.append(work)
-        if wake is not None:
-            wake.put(True)
+        if wake is None:
+            self._pending.append(work)
+        else:  # at once: after an interrupt in between, the thread would sleep beside its work
+            calls: tuple[Callable[[Any], object], ...] = self._pending.append, wake.put
+            any(map(operator.call, calls, (work, True)))
 
     def submission(self, work: Callable[[], object]) -> tuple[Callable[[], object], ...]:
         """Return calls, of functions of C, that do what `submit` does."""

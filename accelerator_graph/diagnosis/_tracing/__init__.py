@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextvars import Token
-from types import TracebackType
 from typing import Any
 
 from ..._core.observers import Observer, ambient
 from ..._interpreter.outside import boolean
+from ..._interpreter.sure_exit import if_skipped, sure_exit
 
 
 class diagnose(Observer):
@@ -50,7 +49,7 @@ class diagnose(Observer):
             step()
     """
 
-    __slots__ = ("_all", "_token")
+    __slots__ = ("_all", "_guard")
 
     def __init__(self, *, all: bool = False) -> None:
         self._all = boolean(all, "diagnose: all")
@@ -66,12 +65,20 @@ class diagnose(Observer):
         return None if found else CaptureTrace(capture, all=self._all)
 
     def __enter__(self) -> None:
-        self._token: Token[tuple[Observer, ...]] = ambient.set((self, *ambient.get()))
+        self._guard = if_skipped(self, self._leave)
+        ambient.set((self, *ambient.get()))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        ambient.reset(self._token)
+    @sure_exit
+    def __exit__(self, *exc: object) -> None:
+        self._leave()
+        self._guard = None
+
+    def _leave(self) -> None:
+        """Diagnose no more captures that begin. May be called again."""
+        others = list(ambient.get())
+        if self in others:
+            others.remove(self)
+            ambient.set(tuple(others))
 
 
 def is_on() -> bool:

@@ -60,7 +60,7 @@ class CaptureTrace:
         """By thread: the last moment at which the capture was still in progress."""
         self.streams = Streams(capture.backend, capture.native)
         self.escapes = Escapes(capture.backend, capture.native)
-        self.stopped = False
+        self.stopped = self._ended = False
         self.watch: Watch | None = None
         """What answers the events in C, while that is possible."""
         self.backend = capture.backend
@@ -228,16 +228,16 @@ class CaptureTrace:
 
     def stop(self) -> None:
         """Watch no more."""
-        if self.stopped:
+        if self._ended:
             return
-        began = self._before is not None
-        if began and threading.get_ident() == self.thread and self._found is None and not self.goes_on():
+        here = threading.get_ident() == self.thread
+        if not self.stopped and here and self._before is not None and not self.goes_on():
             self._broke_between(sys._getframe(1))
         self.stopped = True
         self._ask_no_more()
         events.end(self)
         self.watch = None  # they hold each other
-        if threading.get_ident() == self.thread:
+        if here:
             if self.pieces is not None:
                 self.pieces.stop(self._subject)
             self.escapes.stop()
@@ -247,6 +247,7 @@ class CaptureTrace:
                 break
         self.last.clear()
         self._unnamed = None
+        self._ended = True
 
     def explained(self, error: CaptureError, cause: BaseException | None) -> CaptureError:
         """Return the error that names the call that broke the capture, as far as that is known."""

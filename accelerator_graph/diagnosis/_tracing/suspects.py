@@ -414,10 +414,14 @@ def positions() -> Positions:
 
 
 def moved(before: Positions) -> list[str]:
-    """Return the names of the threads that ran before the capture and meanwhile, and could not be watched."""
+    """Return the names of the threads that ran before the capture and meanwhile, and could not be watched.
+
+    Those of this library are left out.
+    """
     watched = sys.version_info >= (3, 12)
     now = before if watched else positions()
-    return [each[0] for ident, each in before.items() if now.get(ident) != each]
+    names = (each[0] for ident, each in before.items() if now.get(ident) != each)
+    return [name for name in names if not name.startswith("accelerator_graph ")]
 
 
 def others(here: int, capturing: int, last: Mapping[int, Moment], before: Positions) -> list[Suspect]:

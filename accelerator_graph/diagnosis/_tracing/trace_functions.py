@@ -73,6 +73,7 @@ def end(trace: CaptureTrace) -> None:
         _count()
         if not _active and threading.gettrace() is _trace:
             threading.settrace(None)
+        if not _active and threading.getprofile() is _profile:
             threading.setprofile(None)
     if get_ident() != trace.thread:
         return

@@ -50,11 +50,14 @@ class Expectation:
         """Those in which they differ by more than rounding."""
         self.spread: list[float] = []
         """How far the other elements differ."""
+        self.unwritten: list[frozenset[int]] = []
+        """The elements that follow nothing but the pattern of new arrays, which takes turns."""
         for place, first, *others in zip(targets, *runs, strict=True):
-            bits = (differing(first, other, place.elements) for other in others)
-            varying = frozenset().union(*bits)
+            varying = _varying((first, *others), place.elements)
             unstable, spread = _spread(first, others, place.elements, varying)
+            otherwise = [_varying((first, *others)[which::2], place.elements) for which in (0, 1)]
             self.varying.append(varying)
+            self.unwritten.append(varying.difference(*otherwise))
             self.unstable.append(unstable)
             self.spread.append(spread)
 
@@ -84,6 +87,11 @@ class Expectation:
 def rounding_of(elements: Elements) -> float:
     """Return the relative difference up to which two ways of computing the same numbers may differ."""
     return math.sqrt(elements.epsilon)
+
+
+def _varying(runs: Sequence[bytes], elements: Elements) -> frozenset[int]:
+    """Return the elements that are not the same in all runs."""
+    return frozenset().union(*(differing(runs[0], run, elements) for run in runs[1:]))
 
 
 def _spread(

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 
 from ..._arrays.placement import extent
 from ...errors import AcceleratorGraphError
@@ -109,14 +110,20 @@ def unwritten_outputs(case: Case) -> list[Finding]:
         kept = holding(case.base[i], elements.pattern(0))
         kept = [j for j in kept if after[j * size : (j + 1) * size] == second]
         case.ignored[i] = frozenset(kept)
+        unwritten = [j for j in kept if j in case.expected.unwritten[i]]
+        varying = [j for j in kept if j in case.expected.varying[i] and j not in unwritten]
         stable = [j for j in kept if j not in case.expected.varying[i]]
-        text = f"the replay leaves {case.count(i, stable)} unwritten"
+        text = "the replay leaves {} unwritten".format
         if stable and _eager_writes(case, i, stable):
-            found.append(case.finding(i, "not_written", text, stable))
+            found.append(case.finding(i, "not_written", text(case.count(i, stable)), stable))
         elif stable:
-            case.doubts.append(case.finding(i, None, f"{text}, and so may eager runs", stable))
-        if len(stable) < len(kept):
-            case.notes.append(f"neither eager runs nor replays write {case.count(i, kept)}")
+            doubt = f"{text(case.count(i, stable))}, and so may eager runs"
+            case.doubts.append(case.finding(i, None, doubt, stable))
+        if varying:
+            doubt = f"{text(case.count(i, varying))}, and eager runs differ there"
+            case.doubts.append(case.finding(i, None, doubt, varying))
+        if unwritten:
+            case.notes.append(f"neither eager runs nor replays write {case.count(i, unwritten)}")
     return found
 
 
@@ -178,18 +185,20 @@ def races(case: Case) -> list[Finding]:
 
 def _differing_replays(case: Case, loads: Sequence[bool]) -> list[Finding]:
     """Find arrays in which replays differ that begin alike, without a load beside them and with one."""
-    found: dict[int, Mismatch] = {}
     first = case.replay()
-    for load in loads:
-        for _ in range(0 if found else _REPLAYS):
-            wrong = _changed(case, first, case.trial.replay(load=load))
-            found |= {each.target: each for each in wrong if not case.expected.spread[each.target]}
+    pairs = chain(
+        [(case.base, first)],
+        ((first, case.trial.replay(load=load)) for load in loads for _ in range(_REPLAYS)),
+    )
+    changes = (_changed(case, *pair) for pair in pairs)
+    steady = ([each for each in wrong if not case.expected.spread[each.target]] for wrong in changes)
+    found = next(filter(None, steady), [])
     cause: Cause = "race" if found and unordered(case) else "unknown"
     text = "replays that begin alike differ in {}; eager runs agree"
     return [
-        case.found(each, cause, text.format(case.count(i, each.difference.indices)))
-        for i, each in found.items()
-        if all(case.eager_agrees(i, load=load) for load in loads)
+        case.found(each, cause, text.format(case.count(each.target, each.difference.indices)))
+        for each in found
+        if all(case.eager_agrees(each.target, load=load) for load in loads)
     ]
 
 

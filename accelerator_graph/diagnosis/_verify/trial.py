@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from ..._core import stream_stack
 from ..._core.streams import Stream
+from ..._graphed.call_order import current_stream
 from ...interop import registry as interop
 from ...interop.base import Undo
 from .places import Place, differing, read_all, wait
@@ -25,6 +26,11 @@ class Changing(Exception):
 
 class OutOfTime(Exception):
     """The time limit was over before a run."""
+
+
+def _settle() -> None:
+    """Wait for the current stream: new arrays are filled there, and used on any stream."""
+    wait(current_stream(problem="verify can't run"))
 
 
 class Trial:
@@ -190,7 +196,7 @@ class Trial:
         undos: list[Undo] = []
         try:
             for framework in interop.inspectable(self.program.stream.backend):
-                undos.extend(filter(None, (framework.fill_new(which),)))
+                undos.extend(filter(None, (framework.fill_new(which, _settle),)))
             yield
         finally:
             stream_stack.undo(undos)

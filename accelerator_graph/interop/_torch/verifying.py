@@ -9,7 +9,7 @@ there is such a state, its contents are set back, and the generator without torc
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base import Undo
@@ -84,7 +84,7 @@ def _dropout_state(torch: Any, device: int, default: Any) -> Any:
     return None  # cuDNN is not used here
 
 
-def fill_new(torch: Any, which: int) -> Undo:
+def fill_new(torch: Any, which: int, settle: Callable[[], object]) -> Undo:
     """Fill the tensors that this thread's code makes by ``empty`` and its like; return the undo.
 
     Code that was compiled makes tensors without an operator, and is not seen.
@@ -94,6 +94,8 @@ def fill_new(torch: Any, which: int) -> Undo:
         if operator._schema.name in _EMPTY and type(result) is torch.Tensor:
             number = result.is_floating_point() or result.is_complex()
             result.fill_(_VALUES[which] if number else 1 - which)
+            if not result.is_cpu:
+                settle()
 
     return observe_operators(torch, fill)
 
@@ -104,7 +106,7 @@ def clear_free(torch: Any, device: int) -> None:
     The allocator keeps memory for each stream. A stream may have been destroyed, and its handle must not be
     used then. So this clears the memory of the default stream, the current one, and torch's own streams.
     """
-    held = []
+    held, used = [], []
     streams = _living_streams(torch, device)
     for segment in torch.cuda.memory_snapshot():
         stream = streams.get(segment["stream"])
@@ -112,13 +114,16 @@ def clear_free(torch: Any, device: int) -> None:
             continue
         largest = _SMALL if segment["segment_type"] == "small" else sys.maxsize
         with torch.cuda.stream(stream):
+            if torch.cuda.is_current_stream_capturing():  # by another thread, whose capture this would break
+                continue
+            used.append(stream)
             for block in segment["blocks"]:
                 left = block["size"] if block["state"] == "inactive" else 0
                 while left:
                     size = min(left, largest)
                     held.append(torch.zeros(size, dtype=torch.uint8, device=f"cuda:{device}"))
                     left -= size
-    for stream in streams.values():
+    for stream in used:
         stream.synchronize()
 
 
