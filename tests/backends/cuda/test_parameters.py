@@ -15,9 +15,8 @@ from cuda.bindings import driver
 
 from accelerator_graph.backends._cuda import node
 from accelerator_graph.backends._cuda import node as nodes
-from accelerator_graph.backends._cuda.driver import CudaNames, Driver
+from accelerator_graph.backends._cuda.driver import CudaNames, Driver, Graph
 from accelerator_graph.backends._cuda.driver import Executable as Handle
-from accelerator_graph.backends._cuda.driver import Graph
 from accelerator_graph.backends._cuda.raw_calls import Calls
 from accelerator_graph.backends.base import GraphEdge, addresses_in, word
 from accelerator_graph.errors import DriverError, UnsupportedError
