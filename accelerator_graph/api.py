@@ -413,7 +413,7 @@ class Graph(BaseGraph):
         )
 
     def _repr_html_(self) -> str | None:
-        """Return a small drawing for notebooks; None where `describe` can't tell what is in the graph."""
+        """Return a small drawing for notebooks; None where `describe` can't list the nodes."""
         try:
             return self.describe()._repr_html_()
         except AcceleratorGraphError:

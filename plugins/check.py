@@ -89,7 +89,7 @@ def intel_sycl(environment: Path) -> dict[str, str]:
 
 
 def vendors(environment: Path, *libraries: Path) -> str:
-    """Return a folder that tells an OpenCL loader of some libraries, and of none of the system's."""
+    """Return a folder in which an OpenCL loader finds these libraries, and none of the system's."""
     folder = environment / "vendors"
     folder.mkdir(exist_ok=True)
     for library in libraries:

@@ -8,10 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import inner
 import lanes
 from simulators.amd import runtime as amd
 from simulators.cuda.build import build
@@ -33,17 +35,43 @@ NEED_OF = {
 class Run:
     """What ran in each lane, and the needs of what was left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
         self.ran: Counter[str] = Counter()
         self.left_out: set[str] = set()
         self.notes: list[str] = []
         self.kit: Sequence[str] = ()
 
+    @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" and not report.skipped:
-            properties = dict(report.user_properties)
-            self.ran[str(properties["lane"])] += int(str(properties.get("tests", 1)))
+        properties: dict[str, Any] = dict(report.user_properties)
+        if report.when == "call" and not report.skipped and "lane" in properties:
+            self.ran[properties["lane"]] += properties.get("tests", 1)
             self.notes += [str(note) for name, note in report.user_properties if name == "note"]
+            if not hasattr(self.config, "workerinput"):  # pytest-xdist's processes report their own tests
+                for failure in properties.get("failures", ()):
+                    self.config.hook.pytest_runtest_logreport(report=reported(inner.Failure(*failure)))
+
+
+class Shown:
+    """How pytest shows the failure of a test in another process."""
+
+    def __init__(self, failure: inner.Failure) -> None:
+        self.text = failure.text
+        self.reprcrash = SimpleNamespace(message=failure.message)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def toterminal(self, out: Any) -> None:
+        out.line(self.text)
+
+
+def reported(failure: inner.Failure) -> pytest.TestReport:
+    """Return the report of a test that failed in another process."""
+    path, *_ = failure.name.partition("::")
+    shown: Any = Shown(failure)
+    return pytest.TestReport(failure.name, (path, None, failure.name), {}, "failed", shown, "call")
 
 
 TOGETHER = {
@@ -60,7 +88,7 @@ HOMELESS = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[RUN] = Run()
+    config.stash[RUN] = Run(config)
     config.pluginmanager.register(config.stash[RUN])
 
 
@@ -166,6 +194,25 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this run that all processes of pytest-xdist share."""
     folder = tmp_path_factory.getbasetemp()
     return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture
+def run_inner(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., inner.Outcome]:
+    """`inner.run` with a log. What fails there is reported as tests of this run, and this test fails."""
+
+    def run(python: Sequence[str | Path], *arguments: str, **how: Any) -> inner.Outcome:
+        found = inner.run(python, tmp_path / "inner.jsonl", *arguments, **how)
+        request.node.user_properties += [
+            ("tests", found.passed.total() + len(found.failures)),
+            ("failures", [[*failure] for failure in found.failures]),
+        ]
+        if found.failures:
+            names = ", ".join(failure.name for failure in found.failures)
+            passed = f"{found.passed.total()} passed in the process"
+            pytest.fail(f"{passed}; these failed, and are reported beside this: {names}", pytrace=False)
+        return found
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LONGEST = 10
 """How many times its limit a command may take while it uses the CPU."""
 
+LAST_WORDS = 10
+"""Seconds in which a command that hangs may say where."""
+
 
 def execute(
     command: Sequence[str | Path],
@@ -34,13 +37,15 @@ def execute(
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     merged: bool = False,
+    progress: Callable[[], int] = int,
     start: Callable[..., Any] = subprocess.Popen,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and return its status and output, as text; `merged` with the error output.
 
     `start` makes what stands for `subprocess.Popen`, as `torch_cpu.forks.Fork` does.
-    A command hangs if neither it nor its children use the CPU for `timeout` seconds. It is killed with its
-    children then, and `subprocess.TimeoutExpired` is raised. On a busy machine it may take longer.
+    A command hangs if neither it nor its children use the CPU for `timeout` seconds, or if it takes `LONGEST`
+    times as long with the same `progress`. It is killed with its children then, and
+    `subprocess.TimeoutExpired` is raised, with what it has said. On a busy machine it may take longer.
     """
     with start(
         command,
@@ -52,11 +57,15 @@ def execute(
         errors="replace",
     ) as process:
         try:
-            output, errors = finished(process, timeout)
-        except BaseException:
-            for number in [*usage(process.pid), process.pid]:
-                with suppress(OSError):  # it has ended meanwhile
-                    os.kill(number, getattr(signal, "SIGKILL", signal.SIGTERM))
+            output, errors = finished(process, timeout, progress)
+        except BaseException as error:
+            below = [*usage(process.pid), process.pid]
+            if isinstance(error, subprocess.TimeoutExpired):
+                kill(process.pid, signal.SIGABRT)  # Python's fault handler says where its threads are
+                kill_all(number for number in below if number != process.pid)
+                with suppress(subprocess.TimeoutExpired):
+                    error.output = process.communicate(timeout=LAST_WORDS)[0]
+            kill_all(below)
             raise
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
@@ -94,18 +103,32 @@ def results_of_ranks(
     return [json.loads((folder / f"results-{rank}.json").read_text()) for rank in range(size)]
 
 
-def finished(process: subprocess.Popen[str], timeout: float) -> tuple[str, str]:
+def finished(
+    process: subprocess.Popen[str], timeout: float, progress: Callable[[], int] = int
+) -> tuple[str, str]:
     """Return the output of a process when it has ended; see `execute`."""
-    before: dict[int, int] = {}
-    for turn in range(LONGEST):
+    before: tuple[int, dict[int, int]] = (progress(), {})
+    turns = 0
+    while True:
         try:
             return process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
-            now = usage(process.pid)
-            if now == before or turn == LONGEST - 1:
+            now = progress(), usage(process.pid)
+            turns = turns + 1 if now[0] == before[0] else 1
+            if now == before or turns == LONGEST:
                 raise
             before = now
-    raise AssertionError
+
+
+def kill(process: int, by: int) -> None:
+    """Send a signal to a process, which may have ended meanwhile."""
+    with suppress(OSError):
+        os.kill(process, by)
+
+
+def kill_all(processes: Iterable[int]) -> None:
+    for process in processes:
+        kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
 def usage(process: int) -> dict[int, int]:

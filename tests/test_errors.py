@@ -27,11 +27,13 @@ def sections() -> dict[str, str]:
     return {heading: text.strip() for heading, _, text in (part.partition("\n") for part in parts)}
 
 
+@pytest.mark.promise("headings-of-errors")
 def test_every_class_and_every_reason_has_its_heading() -> None:
     headings = re.findall(r"^### (.*)$", PAGE, re.MULTILINE)
     assert sorted(headings) == sorted([*(kind.__name__ for kind in CLASSES), *REASONS])
 
 
+@pytest.mark.promise("errors-are-builtin-exceptions")
 @pytest.mark.parametrize("kind", CLASSES)
 def test_the_page_names_the_builtin_exceptions(kind: type[Exception]) -> None:
     bases = [base for base in kind.__bases__ if base.__module__ == "builtins" and base is not Exception]
@@ -39,6 +41,7 @@ def test_the_page_names_the_builtin_exceptions(kind: type[Exception]) -> None:
         assert f"`{base.__name__}`" in sections()[kind.__name__].partition(".*")[0]
 
 
+@pytest.mark.promise("same-reason-everywhere")
 @pytest.mark.parametrize("reason", REASONS)
 def test_every_reason_is_explained_in_messages_and_on_the_page(reason: errors.Reason) -> None:
     assert bool(errors.explain(reason)) == (reason != "other")
@@ -54,6 +57,7 @@ def test_every_reason_is_explained_in_messages_and_on_the_page(reason: errors.Re
     assert (capture.reason, capture.code, capture.code_name) == (reason, 7, "SEVEN")
 
 
+@pytest.mark.promise("headings-of-errors")
 def test_the_links_lead_to_headings() -> None:
     anchors = {heading.lower() for heading in sections()}
     assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= anchors

@@ -99,6 +99,14 @@ def test_requirements_are_those_of_the_project() -> None:
     }
 
 
+@pytest.mark.promise("oldest-bindings-are-tested")
+@pytest.mark.parametrize(("extra", "option"), [("cuda", "--cuda-python"), ("hip", "--hip-python")])
+def test_the_oldest_bindings_are_those_that_ci_runs(extra: str, option: str) -> None:
+    oldest = re.search(r">=(\d+\.\d+)", _install.REQUIREMENTS[extra])
+    assert oldest
+    assert f'dev.py test {option} "{oldest[1]}.*"' in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("extra", ["cuda", "hip"])
 def test_readme_names_the_same_bindings(extra: str) -> None:
     assert _install.REQUIREMENTS[extra] in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -35,7 +35,7 @@ class ArrayType:
     assign: Callable[[Any, Any], object]
     """``assign(target, source)`` copies, on the framework's current stream or at once."""
     address: Callable[[Any], int] | None = None
-    """Returns the address of an array on a device, if its type can tell that quickly."""
+    """Returns the address of an array on a device, if its type reports it quickly."""
     altered: Callable[[Any], bool] | None = None
     """Returns True if the elements of an array are not what its bytes say, as those of a lazy negation."""
     merge: Callable[[Any, Any, Any], object] | None = None
@@ -290,7 +290,7 @@ ALIGNMENT = 512
 
 
 def elsewhere(arrays: Sequence[Any], array_types: Sequence[ArrayType]) -> list[Any]:
-    """Return new tensors like these, whose types can tell addresses, with any contents.
+    """Return new tensors like these, whose types report addresses, with any contents.
 
     Whichever of two tensors comes first in memory comes last there, if their types are of one package. They
     are made on the framework's current stream.

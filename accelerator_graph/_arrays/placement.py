@@ -76,7 +76,7 @@ def extent(x: Any) -> tuple[int, int] | None:
 
 
 def _layout(x: Any) -> tuple[int, Sequence[int], Sequence[int] | None, int] | None:
-    """Return address, shape, strides (None for C order) and size of an element; None if that is not told."""
+    """Return address, shape, strides (None for C order) and size of an element; None if that is not known."""
     cls = type(x)
     if hasattr(cls, "data_ptr") and hasattr(cls, "stride"):  # torch has no interface for some element types
         try:

@@ -196,7 +196,7 @@ def framework_rows() -> list[dict[str, Any]]:
 
 
 def installed_version(name: str, named: Sequence[tuple[str, Distribution]]) -> str | None:
-    """Return the version of a framework, ``"?"`` if it can't be told, and None if it is not installed.
+    """Return the version of a framework, ``"?"`` if it is not known, and None if it is not installed.
 
     `named` are the installed distributions and their names.
     """

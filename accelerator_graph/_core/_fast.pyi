@@ -178,9 +178,9 @@ class Patches:
 
 @final
 class Guard:
-    """Tells whether a call is like another one, and repeats the latest one.
+    """Finds out whether a call is like another one, and repeats the latest one.
 
-    Arrays are alike if DLPack's functions in C tell the same of them, apart from the address, and they
+    Arrays are alike if DLPack's functions in C report the same of them, apart from the address, and they
     require grad as the other ones did. A call that gives one array twice is like none.
 
     Parameters
@@ -340,7 +340,7 @@ class CaptureInfo:
     info, nodes : int
         Addresses of ``cuStreamGetCaptureInfo`` and ``cuGraphGetNodes``.
     edges : bool
-        The former is the function that tells of edges, too.
+        The former is the function that reports edges, too.
     failed : callable
         Takes a code that is not 0, and raises.
     """
@@ -360,7 +360,8 @@ class Relaxing:
     set_current : int
         Address of an ``int set_current(void *context)``.
     exchange : int
-        Address of an ``int exchange(int *mode)``, which sets the thread's capture mode and tells the former.
+        Address of an ``int exchange(int *mode)``, which sets the thread's capture mode and reports the
+        former.
     mode : int
         The relaxed mode.
     failed : callable

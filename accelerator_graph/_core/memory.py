@@ -78,7 +78,7 @@ def _difference(larger: int | None, smaller: int | None, untold: str) -> Differe
 
 
 def device_memory(made: Owned) -> DeviceMemory | None:
-    """Return what the driver tells of the memory of a graph's or an executable's device, if anything."""
+    """Return what the driver reports about the memory of a graph's or an executable's device, if anything."""
     try:
         return made.backend.device_memory(made.native)
     except AcceleratorGraphError:

@@ -34,8 +34,8 @@ class Ref(weakref.ref[Any]):
 
 
 graphs: set[Ref] = set()
-"""The graphs and graphed functions that there are, each added as ``Ref(graph, forget)``: a forked child tells
-them that they can't be used any more. A `WeakSet` would take ten times as long, in Python."""
+"""The graphs and graphed functions that there are, each added as ``Ref(graph, forget)``: a forked child marks
+them as unusable. A `WeakSet` would take ten times as long, in Python."""
 forget = graphs.discard
 
 forks = 0

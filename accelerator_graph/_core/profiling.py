@@ -51,7 +51,7 @@ class Borders(NamedTuple):
 
 
 def borders(ranges: Sequence[Range], contents: GraphContents) -> Borders:
-    """Return where events tell when parts begin and end, without ordering any nodes that are not ordered."""
+    """Return where events mark the begin and end of parts, without ordering nodes that are not ordered."""
     nodes, edges = contents
     earlier: list[list[int]] = [[] for _ in nodes]
     later: list[list[int]] = [[] for _ in nodes]
@@ -105,7 +105,7 @@ _NOT_COPIED = {
 
 
 class Sections:
-    """An executable that tells when parts of a graph begin and end.
+    """An executable that reports when parts of a graph begin and end.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ class Arguments:
 
 
 def _is_python(function: Any) -> bool:
-    """Return True if a function is written in Python: it can't tell a default from the same value given."""
+    """Return True if a function is written in Python: to it, a default and the same value given are alike."""
     function = inspect.unwrap(function)
     while isinstance(function, partial):
         function = inspect.unwrap(function.func)

@@ -136,7 +136,7 @@ class GraphCache:
     def _capture(
         self, record: Callable[[], RecordedCall], uncaptured: Uncaptured, function: object
     ) -> RecordedCall:
-        """Capture a call, and once more if the capture is broken and that may tell why."""
+        """Capture a call, and once more if the capture is broken and a second one may find out why."""
         if uncaptured.was_broken:
             return second_capture.diagnosed(record)
         try:

@@ -66,7 +66,7 @@ class CallOrder:
 
 
 def stream_key(stream: Stream) -> Hashable:
-    """Return what tells a stream from the others of its device."""
+    """Return a value that is different for each stream of a device."""
     backend, native = stream._backend, stream._native
     if Capability.HANDLES in backend.capabilities(stream._device):
         return backend.handle_int(native)

@@ -71,11 +71,12 @@ def graphed(
         after one `RuntimeWarning`.
     inputs : {"copy", "node", "bind"}
         What a call does with its arrays. ``"copy"``: it enqueues copies of them. ``"node"``: the copies are
-        the first nodes of the graph, and a call only tells those nodes where its arrays are. ``"bind"``:
-        nothing is copied; a call writes the addresses of its arrays into the parameters of the kernels, once
-        it is proven that the results are those of eager runs. On CUDA, ``"node"`` is possible for dense
-        arrays of torch and CuPy, ``"bind"`` for those of torch. Where one of them is not, the one before is
-        taken; ``"bind"`` issues a `RuntimeWarning` then. ``explain()`` says what each graph does, and why.
+        the first nodes of the graph, and a call only gives those nodes the addresses of its arrays.
+        ``"bind"``: nothing is copied; a call writes the addresses of its arrays into the parameters of the
+        kernels, once it is proven that the results are those of eager runs. On CUDA, ``"node"`` is possible
+        for dense arrays of torch and CuPy, ``"bind"`` for those of torch. Where ``"bind"`` is not possible,
+        the graph uses ``"node"``, and a `RuntimeWarning` is issued; where ``"node"`` is not, ``"copy"``.
+        ``explain()`` says what each graph does, and why.
     verify : {"first"}, optional
         Compare the replays of every new graph with eager runs, as `verify` does, before its first result is
         returned. A wrong graph is dropped and `VerificationError` is raised; a `RuntimeWarning` is issued if

@@ -129,7 +129,7 @@ class PythonState:
             slot.set(iterator)
 
     def values(self) -> Iterator[tuple[str, Any]]:
-        """Yield what was found, with its name, but for objects that tell nothing of themselves."""
+        """Yield what was found, with its name, but for objects that say nothing about themselves."""
         for slot, value in self._saved:
             if value is not _MISSING and _tells(value):
                 yield slot.name, value

@@ -230,7 +230,7 @@ class StaticInputs:
         return None if self._copies_in else self._nodes.addresses(len(self.arrays))
 
     def patches(self) -> tuple[Patches | None, object]:
-        """Return what has the graph use other arrays in C, and the stream that those are told of, or None.
+        """Return what makes the graph use other arrays in C, and the stream to record their use on, or None.
 
         The framework's current stream has to be that of the calls.
         """

@@ -121,7 +121,7 @@ class CudaBackend(DriverBackend, TimesGraphs, ProfilesGraphs, ChangesGraphs, Upd
             return parameters(self.driver, graph.handle)
 
     def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
-        """Return what the driver tells of the memory of the device. These calls disturb no capture."""
+        """Return what the driver reports about the memory of the device. These calls disturb no capture."""
         driver, kinds = self.driver, self.driver.api.CUgraphMem_attribute
         wanted = (kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
         with driver.current(obj.place):

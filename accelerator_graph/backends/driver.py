@@ -146,7 +146,11 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
         driver = self.driver
-        driver.within(driver.place_of(stream), driver.wait, stream)
+        place = driver.place_of(stream)
+        if driver.ask_current() == int(place):  # without `within`: each capture waits
+            driver.wait(stream)
+        else:
+            driver.within(place, driver.wait, stream)
 
     def as_stream(self, obj: object) -> Any | None:
         """Recognise handles and the binding's streams."""
@@ -260,7 +264,11 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         if int(stream) in LEGACY_STREAMS:
             return None
         driver = self.driver
-        found = driver.within(driver.place_of(stream), driver.ask_capture, stream)
+        place = driver.place_of(stream)
+        if driver.ask_current() == int(place):  # likewise
+            found = driver.ask_capture(stream)
+        else:
+            found = driver.within(place, driver.ask_capture, stream)
         return None if found is None else CaptureInfo(*found)
 
     def native_calls(self, stream: Any) -> NativeCalls:
@@ -306,7 +314,7 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
             return Graph(driver.graph(handle), token.place)
         except BaseException:
             if answer:
-                self._over(token, answer[0])
+                self.discard(token, answer[0])
             else:
                 self.capture_abandon(token)
             raise
@@ -327,12 +335,12 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         if not answer:  # the place could not be made current
             with suppress(AcceleratorGraphError):
                 driver.keep(answer, function, token.handle)
-        self._over(token, answer[0] if answer else (None, None))
+        self.discard(token, answer[0] if answer else (None,))
 
-    def _over(self, capture: Capture, answer: tuple[Any, ...]) -> None:
+    def discard(self, capture: Capture, answer: tuple[Any, ...]) -> None:
         """Note that the runtime has ended a capture, and destroy the graph if it returned one."""
         capture.over = True
-        driver, graph = self.driver, answer[1]
+        driver, graph = self.driver, answer[1] if len(answer) > 1 else None
         if graph is not None and int(graph):
             with suppress(AcceleratorGraphError), driver.relaxed(capture.place):
                 driver.call(driver.names.destroy_graph, driver.graph(graph))

@@ -133,10 +133,10 @@ class HipBackend(DriverBackend, TimesGraphs, UpdatesGraphs):
                 settle(int(stream), partial(self.driver.is_done, "hipStreamQuery", stream))
         return super().capture_begin(stream, mode)
 
-    def _over(self, capture: Capture, answer: tuple[Any, ...]) -> None:
+    def discard(self, capture: Capture, answer: tuple[Any, ...]) -> None:
         """Destroy the graph if the runtime returned one; reset the stream after a failure."""
         if answer[0] == 0:
-            super()._over(capture, answer)
+            super().discard(capture, answer)
         else:
             _capture.reset(self.driver, capture)
             capture.over = True
@@ -187,7 +187,7 @@ class HipBackend(DriverBackend, TimesGraphs, UpdatesGraphs):
         return instantiate_timed(self, self.driver, graph, before, after)
 
     def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
-        """Return what the runtime tells of the memory of the device. These calls disturb no capture."""
+        """Return what the runtime reports about the memory of the device. These calls disturb no capture."""
         driver, kinds, device = self.driver, self.driver.api.hipGraphMemAttributeType, obj.place
         wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
         with driver.current(device):
@@ -198,7 +198,7 @@ class HipBackend(DriverBackend, TimesGraphs, UpdatesGraphs):
         return base.DeviceMemory(free, total, used, reserved)
 
     def host_bytes(self, obj: Graph | Executable) -> int | None:
-        """Return by how much the heap of the C library grows with a copy of a graph, if the library tells.
+        """Return by how much the heap of the C library grows with a copy of a graph; None if it is not known.
 
         What the runtime keeps for later graphs is counted the first time, and what other threads take always.
         Nothing is known of executables.
@@ -238,7 +238,7 @@ class _HipCalls(DriverCalls):
         return launch_function(self.driver, executable, int(self._stream))
 
     def status_function(self) -> StatusFunction | None:
-        """Return ``hipStreamIsCapturing``, for streams that ``hipStreamGetDevice`` can tell to be alive."""
+        """Return ``hipStreamIsCapturing``, for streams that ``hipStreamGetDevice`` knows to be alive."""
         if int(self._stream) in SPECIAL_STREAMS:
             return None
         address, alive = map(self.driver.address, ("hipStreamIsCapturing", "hipStreamGetDevice"))

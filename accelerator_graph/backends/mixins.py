@@ -62,7 +62,7 @@ class Events(Backend, capability=Capability.EVENTS):
 
 
 class TimesEvents(Events, capability=Capability.TIMING):
-    """The host can ask events, wait for them, and tell the time between two."""
+    """The host can ask events, wait for them, and get the time between two."""
 
     __slots__ = ()
 
@@ -164,7 +164,7 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
         return False
 
     def device_memory(self, obj: Any) -> contract.DeviceMemory | None:
-        """Return what the driver tells of the memory of a graph's or an executable's device; None if nothing.
+        """Return the memory of the device of a graph or an executable; None if the driver reports nothing.
 
         Disturbs no capture in progress.
         """

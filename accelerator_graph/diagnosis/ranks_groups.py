@@ -50,7 +50,7 @@ class Peers:
     """
 
     own: int | None = None
-    """This rank, counted in the whole program; None if only an exchange tells."""
+    """This rank, counted in the whole program; None if only an exchange finds it out."""
 
     def exchange(self, text: str, timeout: float) -> Answers:
         """Send a text to all ranks, and return theirs; wait so many seconds at most, and as long for news."""

@@ -13,7 +13,7 @@ from .contents import runs, short_names
 from .description import GraphDescription
 from .names import case, function_of, printable, short_name, title
 from .pairing import Place, paired
-from .text import count, is_closed, listed, named, numbers, size
+from .text import count, fitting, is_closed, listed, named, numbers, size
 
 
 class Comparison(NamedTuple):
@@ -218,7 +218,8 @@ class Labels:
         self.titles: list[str] = []
         for name in self.names:
             used[name] += 1
-            self.titles.append(f"{name!r}, number {used[name]}," if used[name] > 1 else repr(name))
+            title = repr(fitting(name))
+            self.titles.append(f"{title}, number {used[name]}," if used[name] > 1 else title)
 
     def name_of(self, node: int) -> str:
         """Return the name of a node's innermost label; nothing without labels."""

@@ -177,7 +177,7 @@ def _drawing(description: GraphDescription) -> Iterator[str]:
     for node, lane in zip(nodes, places, strict=True):
         x, y = lane * _LANE + 4, tops[node.id]
         if labels := titles.get(node.id):
-            words = _shortened(printable(" / ".join(short_names(labels))), 60)
+            words = _shortened(printable(" / ".join(short_names(labels))), min(60, (width - 22) // 7))
             yield (
                 f"<g><title>{escape(printable(place(labels[-1])))}</title>"
                 f'<rect x="4" y="{y - 24}" width="{7 * len(words) + 12}" height="19" rx="4" fill="#f1f3f7"/>'

@@ -53,7 +53,7 @@ def profile(graph: BaseGraph, replays: int, state: Iterable[object] | None, kern
 _MEASURE = "accelerator_graph.measure_memory()"
 _NOT_MEASURED = f"not measured when the executable was made; make it inside `with {_MEASURE}`"
 _NO_EXECUTABLE = "there is no executable yet"
-_TOLD = "as backend {!r} tells"
+_REPORTED = "as backend {!r} reports it"
 
 _PoolKey = tuple[str, int, tuple[int, int]]
 
@@ -149,9 +149,9 @@ def _executable_on_host(runner: replay.Runner) -> MemoryAmount:
     executable = runner.executable
     if executable is None:
         return MemoryAmount(None, _NO_EXECUTABLE)
-    told = _host_bytes(executable)
-    if told is not None:
-        return MemoryAmount(told, _TOLD.format(runner.home.backend))
+    reported = _host_bytes(executable)
+    if reported is not None:
+        return MemoryAmount(reported, _REPORTED.format(runner.home.backend))
     return _measured(
         runner.measured and runner.measured.host,
         "by how much the heap of the C library grew when the executable was made, in all threads; the driver "
@@ -168,9 +168,9 @@ def _measured(found: measuring.Difference | None, how: str) -> MemoryAmount:
 def _definition(runner: replay.Runner) -> MemoryAmount:
     if runner.captured is None:
         return MemoryAmount(0, "the graph was not kept")
-    told = _host_bytes(runner.captured)
-    if told is not None:
-        return MemoryAmount(told, _TOLD.format(runner.home.backend))
+    reported = _host_bytes(runner.captured)
+    if reported is not None:
+        return MemoryAmount(reported, _REPORTED.format(runner.home.backend))
     return MemoryAmount(None, f"backend {runner.home.backend!r} does not report how large this graph is")
 
 

@@ -86,7 +86,7 @@ class MemoryReport(NamedTuple):
     graphs: tuple[GraphMemory, ...]
     """Biggest first."""
     devices: tuple[tuple[str, int, DeviceMemory], ...]
-    """For each device of the graphs, by backend and ordinal, what its driver tells."""
+    """For each device of the graphs, by backend and ordinal, what its driver reports."""
 
     @property
     def pools(self) -> tuple[PoolMemory, ...]:

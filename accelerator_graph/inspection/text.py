@@ -87,7 +87,7 @@ def listed(nodes: Sequence[GraphNode], most: int = 6) -> str:
 
 def details(node: GraphNode) -> str:
     """Return what a node does, in a few words."""
-    parts = [_fitting(short_name(node.demangled or node.name))] if node.name else []
+    parts = [fitting(short_name(node.demangled or node.name))] if node.name else []
     if node.grid and node.block:
         shared = f" {size(node.shared_bytes)} shared" if node.shared_bytes else ""
         parts.append(f"<{_product(node.grid)} x {_product(node.block)}>{shared}")
@@ -106,7 +106,7 @@ def details(node: GraphNode) -> str:
     return " ".join(parts)
 
 
-def _fitting(name: str) -> str:
+def fitting(name: str) -> str:
     """Return a name, without its middle if it is too long: kernels of one family differ at the end."""
     half = _LONGEST // 2
     return name if len(name) <= _LONGEST else f"{name[: half - 3]}...{name[-half:]}"
@@ -132,7 +132,11 @@ def _headings(description: GraphDescription) -> dict[str, list[str]]:
     if not description.labels:
         return {}
     return {
-        str(start): [f"[{' / '.join(short_names(labels))}] {place(labels[-1])}" if labels else "[no label]"]
+        str(start): [
+            f"[{' / '.join(map(fitting, short_names(labels)))}] {place(labels[-1])}"
+            if labels
+            else "[no label]"
+        ]
         for labels, start, _ in runs(description)
         if labels or start
     }
@@ -234,7 +238,7 @@ def _label_table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
                 duration(each.time) + mark,
                 own,
                 share,
-                f"{'  ' * depth[-1]}{each.label.name}  {place(each.label)}",
+                f"{'  ' * depth[-1]}{fitting(each.label.name)}  {place(each.label)}",
             )
         )
     rest = profile.unlabelled
@@ -284,11 +288,11 @@ def _overlapping(labels: Sequence[LabelTime]) -> list[str]:
                 found |= {latest, each}
             if latest is None or each.end > latest.end:
                 latest = each
-    return list(dict.fromkeys(each.label.name for each in labels if each in found))
+    return list(dict.fromkeys(fitting(each.label.name) for each in labels if each in found))
 
 
 def duration(microseconds: float) -> str:
-    """Return a time in a unit that fits; what no clock of a device tells apart from nothing is 0."""
+    """Return a time in a unit that fits; a time that is below the resolution of a device's clock is 0."""
     if microseconds < 0.05:
         return "0 us"
     for unit, factor in (("us", 1.0), ("ms", 1e3)):

@@ -233,8 +233,9 @@ class Inspectable(Framework):
     def enqueues(self, function: object, first: object) -> bool:
         """Return True if a call into C enqueues work on the framework's current stream.
 
-        Asked during a capture that is diagnosed, after each call of any function, with its first argument,
-        if the framework has no `operations`. In doubt False: the user is told of work on another stream.
+        Called during a capture that is diagnosed, after each call of any function, with its first argument,
+        if the framework has no `operations`. In doubt False: True lets the library warn of work on another
+        stream.
         """
         return False
 

@@ -1,4 +1,4 @@
-"""What frameworks tell: the collectives and the pools of a capture, and a row of the report on frameworks."""
+"""What frameworks report: the collectives and the pools of a capture; and the rows of `report`."""
 
 from __future__ import annotations
 

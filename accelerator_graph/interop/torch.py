@@ -296,7 +296,7 @@ class TorchRecorder(FrameworkRecorder):
         self.native: Any = None
         """The backend's graph."""
         self.generators: list[Any] = []
-        """The generators that a replay may use, if torch must be told about them; otherwise empty."""
+        """The generators that a replay may use, if torch must prepare them; otherwise empty."""
         self.executable: Executable | None = None
         """The latest one, unless it is destroyed."""
         self.graph_is_needed: bool = True

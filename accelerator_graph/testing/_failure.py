@@ -183,7 +183,7 @@ def shown(value: object) -> str:
 
 
 def pieces(text: str, left: object, right: object) -> str:
-    """Return how often the work was done, and how often it should have been, if that can be told."""
+    """Return how often the work was done, and how often it should have been, if that is known."""
     if "cell" not in text or not ("applied(" in text or text.endswith("== 0")):
         return ""
     counts = [RESULTS.get(value) if type(value) is int else None for value in (left, right)]

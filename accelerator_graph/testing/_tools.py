@@ -121,7 +121,7 @@ class Thread(Generic[T]):
         return self._value.pop()
 
     def _used(self) -> object:
-        """Return how much of the processor it has used; where that is not told, where it is."""
+        """Return how much of the processor it has used; where that is not reported, where it is."""
         try:
             return Path(f"/proc/self/task/{self._thread.native_id}/schedstat").read_text().split()[0]
         except OSError:

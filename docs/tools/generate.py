@@ -14,6 +14,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 import capture_rules  # noqa: E402 (found where the line above says)
 import command_table  # noqa: E402
 import inside  # noqa: E402
+import promises  # noqa: E402
 import state_table  # noqa: E402
 
 PAGES = {
@@ -21,6 +22,7 @@ PAGES = {
     "reference/capture-rules.md": capture_rules.page,
     "reference/command-line.md": command_table.page,
     "inside.md": inside.page,
+    promises.PAGE: promises.page,
 }
 
 

@@ -38,7 +38,7 @@ their allocations to the pool.
 
 **Observers** ([take part in a capture](guides/observe-captures.md)) are asked by `BaseGraph._begin`, ahead
 of everything that can be undone. A new one is a class of its own, outside of `_core`, which imports none;
-what it needs to be told is a method that it has. These call the methods:
+it has a method for each thing that it needs to know. These call the methods:
 
 | Method | Called by |
 | --- | --- |
@@ -52,7 +52,7 @@ what it needs to be told is a method that it has. These call the methods:
 | `check` | each launch, by `Binding._decide` |
 
 **If something raises**, `BaseGraph._recover` calls `Capture.abandon`, which ends the recording, undoes what
-frameworks and observers were told, and gives the pool back. That holds for the body of the block, for every
+frameworks and observers have done, and gives the pool back. That holds for the body of the block, for every
 step above, and for a signal handler.
 """
 

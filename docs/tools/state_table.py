@@ -23,7 +23,8 @@ and takes the graph back to empty.
 
 The table shows which operations a graph allows in each state. A graph that is captured is always kept; one
 that is ready may be kept or not. A number stands for a refusal: the call raises
-[`GraphStateError`](../errors.md#graphstateerror) with the sentence below the table, and changes nothing.
+[`GraphStateError`](../errors.md#graphstateerror) with the sentence below the table,
+and changes nothing. <!-- promise: state-error-changes-nothing -->
 
 """
 

@@ -61,6 +61,7 @@ def test_what_a_class_inherits_is_what_it_can_do() -> None:
     assert ag.backends.get("cpu").capabilities(0) == CpuBackend.inherited
 
 
+@pytest.mark.promise("missing-capability-is-named")
 def test_a_method_that_is_not_inherited_names_its_capability() -> None:
     backend = ag.backends.get("cpu")
     with pytest.raises(ag.UnsupportedError, match="'cpu' does not have the capability 'handles'") as refused:

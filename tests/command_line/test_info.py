@@ -20,6 +20,7 @@ from command_line.calls import ROOT, command_line
 from processes import python
 
 
+@pytest.mark.promise("unknown-backend-is-told-the-names")
 def test_info_shows_every_backend_and_why_it_is_not_usable() -> None:
     done = command_line("info")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Captures by torch's names, with stand-ins on the software driver (see test_compat.py)."""
+"""Captures by torch's names, with stand-ins on the software driver (see tests/simulators)."""
 
 import gc
 import sys
@@ -50,6 +50,7 @@ def captured(torch, g, work, **how):
     return g
 
 
+@pytest.mark.promise("drop-in-waits-for-the-device")
 def test_what_is_captured_by_torchs_names_is_ours_and_torch_records(torch):
     x = Array()
     g = torch.cuda.CUDAGraph()
@@ -65,6 +66,7 @@ def test_what_is_captured_by_torchs_names_is_ours_and_torch_records(torch):
     assert [calls[name] for name in names] == [1, 1, 1]
 
 
+@pytest.mark.promise("drop-in-waits-for-the-device")
 def test_a_capture_waits_for_the_device_once(torch, monkeypatch):
     x, waits = Array(), []
     backend = ag.backends.get("cuda")
@@ -74,6 +76,7 @@ def test_a_capture_waits_for_the_device_once(torch, monkeypatch):
     assert (calls["torch.cuda.synchronize"], waits) == (1, [])
 
 
+@pytest.mark.promise("torchs-refusal-is-unchanged")
 def test_a_call_that_torch_refuses_raises_what_torch_raises(torch):
     x, g = Array(), torch.cuda.CUDAGraph()
     refused = RuntimeError("Attempt to increase offset for a CUDA generator not in capture mode.")
@@ -104,6 +107,7 @@ def test_the_first_look_at_a_name_is_enough_for_an_assignment(monkeypatch):
         raise KeyError  # an empty capture restores the generators, also with torch's own class
 
 
+@pytest.mark.promise("replays-follow-torch")
 def test_replays_go_to_torchs_current_stream_of_the_captures_device(torch, monkeypatch):
     there, g, seen = torch.cuda.Stream(1), torch.cuda.CUDAGraph(), []
     launch = OWN.replay
@@ -155,6 +159,7 @@ def test_one_side_stream_for_all_captures_of_a_device(torch):
         torch.cuda.graph.default_capture_stream = None
 
 
+@pytest.mark.promise("drop-in-body-raises")
 def test_a_body_that_raises_leaves_no_trace(torch):
     x, g = Array(), torch.cuda.CUDAGraph()
     for _ in range(2):
@@ -169,6 +174,7 @@ def test_a_body_that_raises_leaves_no_trace(torch):
     assert value(x) == 5
 
 
+@pytest.mark.promise("drop-in-first-error")
 def test_an_illegal_call_is_the_first_error_and_the_stream_is_restored(torch):
     g = torch.cuda.CUDAGraph()
     first = RuntimeError("not permitted")
@@ -271,6 +277,7 @@ def test_our_graph_in_torchs_own_context_manager(torch):
     assert handle(torch.cuda.current_stream()) == 0
 
 
+@pytest.mark.promise("nested-capture-is-refused")
 def test_a_second_capture_disturbs_neither_the_first_nor_the_device(torch):
     x, g = Array(), torch.cuda.CUDAGraph()
     with torch.cuda.graph(g):
@@ -286,6 +293,7 @@ def test_a_second_capture_disturbs_neither_the_first_nor_the_device(torch):
     assert value(x) == 5
 
 
+@pytest.mark.promise("memory-of-dropped-graphs")
 def test_memory_of_graphs_that_are_gone_comes_back_when_the_cache_is_emptied(torch):
     x, g = Array(), torch.cuda.CUDAGraph()
     captured(torch, g, lambda: torch.fill(x, 5))
@@ -368,6 +376,7 @@ def test_what_newer_torchs_have_is_passed_on_or_refused(torch, monkeypatch):
         assert torch.cuda.CUDAGraph.get_currently_capturing_graph() is recorded(g)
 
 
+@pytest.mark.promise("random-numbers-of-torch")
 def test_random_numbers_go_on(torch):
     x, mine = Array(), torch.Generator()
     mine.device = SimpleNamespace(type="cuda", index=0)
@@ -393,6 +402,7 @@ def refused(call, error, words, ours):
     assert isinstance(info.value, RuntimeError)
 
 
+@pytest.mark.promise("torchs-sentences")
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("hip", [None, "7.2"])
 def test_calls_out_of_order_say_what_torch_says(torch, monkeypatch, keep, hip):
@@ -423,6 +433,7 @@ def test_calls_out_of_order_say_what_torch_says(torch, monkeypatch, keep, hip):
     )
 
 
+@pytest.mark.promise("torchs-sentences")
 def test_calls_on_a_captured_graph_say_what_torch_says(torch):
     x, stream = Array(), torch.cuda.Stream()
     g = captured(torch, torch.cuda.CUDAGraph(), lambda: torch.fill(x, 5))
@@ -444,6 +455,7 @@ def test_calls_on_a_captured_graph_say_what_torch_says(torch):
     assert value(x) == 5
 
 
+@pytest.mark.promise("torchs-sentences")
 def test_the_default_stream_is_refused_in_torchs_words(torch):
     words = (
         "CUDA graphs must be captured on a non-default stream. "
@@ -457,6 +469,7 @@ def test_the_default_stream_is_refused_in_torchs_words(torch):
     refused(named.__enter__, ag.CaptureError, words, ours)
 
 
+@pytest.mark.promise("torchs-empty-graph")
 def test_an_empty_capture_is_warned_of_in_torchs_words(torch):
     words = (
         "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
@@ -467,6 +480,7 @@ def test_an_empty_capture_is_warned_of_in_torchs_words(torch):
     assert [(str(each.message), each.filename) for each in found] == [(words, __file__)]
 
 
+@pytest.mark.promise("replay-in-a-capture")
 def test_a_replay_in_another_capture_is_refused_and_the_capture_goes_on(torch):
     x, y = Array(), Array()
     inner = captured(torch, torch.cuda.CUDAGraph(), lambda: torch.fill(x, 5))

@@ -1,4 +1,4 @@
-"""The drop-in for torch: its signatures, the names that it replaces, its captures on the software driver."""
+"""The drop-in for torch: its signatures, the names that it replaces."""
 
 import inspect
 import os
@@ -12,11 +12,8 @@ from accelerator_graph import compat
 from accelerator_graph.compat._context import graph
 from accelerator_graph.compat._graphs import CUDAGraph, Graph
 from processes import execute
-from simulators.test_cuda import outcome
 from test_imports import fresh
 from torch_cpu.forks import popen
-
-LEAST_PASSED = {"compat/test_captures.py": 31}
 
 needs_torch = pytest.mark.needs("torch")
 
@@ -91,6 +88,7 @@ def refusals(ours, theirs):
     return found
 
 
+@pytest.mark.promise("arguments-of-torch", "drop-in-waits-for-the-device")
 @pytest.mark.parametrize(("ours", "theirs", "releases"), SIGNATURES)
 def test_signatures(ours, theirs, releases):
     namespace = {}
@@ -111,6 +109,7 @@ def test_a_refusal_is_found():
         assert refusals(ours, inspect.signature(theirs))
 
 
+@pytest.mark.promise("arguments-of-torch")
 @needs_torch
 def test_signatures_of_the_torch_that_is_installed():
     found = with_torch(
@@ -144,14 +143,6 @@ def with_torch(code):
     return done.stdout.splitlines()
 
 
-@pytest.mark.needs("no_gpu")
-def test_on_the_software_driver(software_driver, tmp_path, record_property):
-    found = outcome(software_driver, tmp_path, *LEAST_PASSED)
-    record_property("tests", sum(found.passed.values()))
-    assert {name: found.passed[name] for name, n in LEAST_PASSED.items() if found.passed[name] < n} == {}
-    assert found.stale_handles == 0
-
-
 def test_nothing_is_imported_before_a_name_is_asked_for():
     loaded = fresh(
         "from accelerator_graph import compat; compat.install; print(*sorted(set(sys.modules) - before))"
@@ -182,6 +173,7 @@ def test_names():
         _ = compat.no_such_name
 
 
+@pytest.mark.promise("names-are-given-back")
 @needs_torch
 def test_names_are_taken_and_given_back():
     with_torch(

@@ -331,6 +331,7 @@ def test_two_graphs_of_one_pool_share_memory():
     assert pooled(True) <= apart - (1 << 24)
 
 
+@pytest.mark.promise("memory-of-dropped-graphs")
 def test_memory_of_a_graph_that_is_gone_comes_back():
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
@@ -363,6 +364,7 @@ def masks(graph, context, generator=None):
     return found
 
 
+@pytest.mark.promise("random-numbers-of-torch")
 @pytest.mark.filterwarnings("ignore:CUDAGraph.register_generator_state")
 @pytest.mark.parametrize("mine", [False, True])
 def test_random_numbers_are_torchs_own(mine):

@@ -163,6 +163,7 @@ def test_every_framework_prepares_unless_a_capture_is_under_way(stream, two):
     assert len(asked("prepare")) == 2
 
 
+@pytest.mark.promise("cause-of-a-capture-error")
 @pytest.mark.parametrize("error", [KeyError, IndexError, LookupError])
 def test_a_call_that_any_framework_refuses_is_the_cause(stream, two, error):
     graph = ag.Graph(stream=stream)
@@ -352,6 +353,7 @@ def test_only_the_frameworks_that_were_chosen_take_part(stream, two, chosen):
         graph.reset()
 
 
+@pytest.mark.promise("a-graph-or-no-trace")
 @pytest.mark.parametrize("status", CaptureStatus)
 def test_only_a_capture_that_is_broken_hides_what_the_body_raised(stream, monkeypatch, status):
     graph, error = ag.Graph(stream=stream), LookupError("mine")

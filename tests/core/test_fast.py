@@ -247,6 +247,7 @@ def test_lock_is_free_after_an_error(fast, vendor):
     Background(lock.__enter__).over()
 
 
+@pytest.mark.promise("wait-for-a-launch-ends")
 def test_waiting_for_a_lock_can_be_interrupted(fast):
     lock, end, held = fast.Lock(), threading.Event(), threading.Event()
 
@@ -302,6 +303,7 @@ def test_launches_that_share_a_lock_overlap_and_keep_who_enters_it_waiting(fast,
     assert (vendor.calls(owner.executable), ordinary.calls) == (2, 1)
 
 
+@pytest.mark.promise("wait-for-a-launch-ends")
 def test_waiting_for_launches_that_share_a_lock_can_be_interrupted(fast, vendor):
     owner, lock = Owner(vendor, blocks=1), fast.Lock()
     call = Background(launcher_of(fast, owner, never, lock=lock, shared=True))

@@ -191,6 +191,7 @@ def test_the_only_executable(backend, monkeypatch):
     test_a_second_executable(backend)
 
 
+@pytest.mark.promise("runs-stay-in-order")
 def test_all_streams_are_waited_for(scene):
     newer = scene.other("newer")
     scene.graph.replay(scene.first)
@@ -262,6 +263,7 @@ def test_a_first_run_that_fails(scene, monkeypatch):
     scene.check(scene.second)
 
 
+@pytest.mark.promise("runs-stay-in-order")
 def test_replays_that_race_the_exchange(backend):
     """None overlaps another one, whatever it runs and wherever."""
     home, streams = ag.Stream(backend=NAME), [ag.Stream(backend=NAME) for _ in range(3)]

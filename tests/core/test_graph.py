@@ -241,6 +241,7 @@ def test_what_is_not_a_generator_of_a_device_is_refused(what):
         g.register_generator_state(what)
 
 
+@pytest.mark.promise("graphs-stay-in-their-process")
 @pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_graph_is_not_copied(stream, copying):
     graph = captured(stream, [])
@@ -251,6 +252,7 @@ def test_a_graph_is_not_copied(stream, copying):
     assert pickle.loads(pickle.dumps(ag.Graph.replay)) is ag.Graph.replay
 
 
+@pytest.mark.promise("wrong-arguments-at-once", "state-error-changes-nothing")
 def test_what_is_refused_leaves_the_graph_as_it_was(stream):
     graph = captured(stream, [], keep_graph=True)
     for wrong in ("x", None.__class__, 1.5):
@@ -432,6 +434,7 @@ def test_a_plug_in_that_could_not_be_asked_whose_a_stream_is_is_named():
         ag.backends.unregister("absent")
 
 
+@pytest.mark.promise("wrong-arguments-at-once")
 def test_wrong_arguments_are_refused_by_public_names(stream):
     for wrong, said in [
         (lambda: ag.Graph(pol=None), "Graph.__init__() got an unexpected keyword argument 'pol'"),
@@ -545,6 +548,7 @@ def test_callbacks_of_the_collector_that_compare_equal_are_not_taken_for_ours(st
         gc.callbacks[:] = before
 
 
+@pytest.mark.promise("reset-abandons")
 def test_a_capture_whose_graph_is_lost_is_named_and_can_be_ended():
     stream = ag.Stream(backend="cpu")
     ag.Graph(stream=stream).capture_begin()

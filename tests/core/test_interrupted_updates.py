@@ -90,6 +90,7 @@ def attempt(way, keep, at, backend="cpu"):
     return graph, bound, stream, log, interrupter, raised
 
 
+@pytest.mark.promise("update-that-fails")
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "not kept"])
 @pytest.mark.parametrize("way", [in_place, anew, recapture])
 def test_an_interrupt_at_any_line_leaves_either_work(way, keep, backend, capsys):

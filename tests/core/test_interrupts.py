@@ -130,6 +130,7 @@ def attempt(way, body, at, pool, error=KeyboardInterrupt):
     return graph, stream, log, interrupter
 
 
+@pytest.mark.promise("interrupt-leaves-no-trace")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, HandlerRaised])
 @pytest.mark.parametrize("body", [body_passes, body_raises, body_invalidates])
 @pytest.mark.parametrize("way", [with_graph, with_side_stream])
@@ -305,6 +306,7 @@ def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_
     assert at > 20
 
 
+@pytest.mark.promise("verify-puts-everything-back")
 def test_verify_puts_back_what_a_run_writes_after_its_interrupt():
     def step():
         stream = ag.current_stream()
@@ -321,6 +323,7 @@ def test_verify_puts_back_what_a_run_writes_after_its_interrupt():
     assert OTHER[0] == 0
 
 
+@pytest.mark.promise("reset-abandons")
 def test_by_hand_reset_recovers():
     lines = attempt(by_hand, body_passes, 0, None)[3].lines
     for at in range(1, lines + 1):
@@ -335,6 +338,7 @@ def test_by_hand_reset_recovers():
         assert log == [2], where
 
 
+@pytest.mark.promise("interrupt-leaves-no-trace")
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
 def test_real_signals_at_random_moments_leave_no_trace():
     def capture():

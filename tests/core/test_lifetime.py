@@ -160,6 +160,7 @@ class Harmless:
     destroy_disturbs_captures = False
 
 
+@pytest.mark.promise("graphs-end-at-any-time")
 def test_what_a_backend_destroys_waits_for_the_captures_of_its_backend():
     seen, recorder = [], Disturbing()
     for key, there in ((-1, object()), (-2, recorder)):

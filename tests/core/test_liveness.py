@@ -139,6 +139,7 @@ def runs_well(g, runs, *more):
 # ---- what frameworks see -----------------------------------------------------------------------
 
 
+@pytest.mark.promise("freed-input-is-refused")
 def test_a_freed_input_is_refused_and_named(standin, runs):
     x = Array(4, 2)
     stream = ag.Stream(backend="cpu")
@@ -272,6 +273,7 @@ def test_an_error_in_observe_leaves_no_trace(standin, runs, monkeypatch):
 # ---- on and off --------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("nobody-watches")
 @pytest.mark.parametrize(
     ("variable", "given", "on"),
     [

@@ -1,6 +1,8 @@
 """`Graph.memory`, `memory_report` and `measure_memory` on the cpu backend."""
 
+import gc
 import json
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -62,6 +64,7 @@ def test_an_executable_is_measured_when_it_is_made(stream, free):
     assert memory.nbytes == 200 + memory.executable_host.nbytes
 
 
+@pytest.mark.promise("unknown-amount-is-none")
 @pytest.mark.parametrize(
     ("answers", "why"),
     [
@@ -78,6 +81,7 @@ def test_what_can_not_be_measured_is_none_and_says_why(stream, free, answers, wh
     graph.replay()
 
 
+@pytest.mark.promise("measured-in-a-block")
 def test_nothing_is_measured_outside_a_block_or_on_another_thread(stream, free):
     outside = captured(stream)
     with ag.measure_memory():
@@ -99,7 +103,7 @@ def test_a_block_inside_a_block_ends_nothing(stream, free):
 def test_a_kept_graph_can_be_measured_later(stream, free):
     graph = captured(stream, keep_graph=True)
     assert graph.memory().executable == (None, "there is no executable yet")
-    assert graph.memory().definition.note == "as backend 'cpu' tells"
+    assert graph.memory().definition.note == "as backend 'cpu' reports it"
     assert captured(stream, 9, keep_graph=True).memory().definition.nbytes > graph.memory().definition.nbytes
     graph.instantiate()
     free += [900, 850]
@@ -166,6 +170,7 @@ def test_pools_that_are_shared_are_counted_once(stream):
     assert graphs[0].memory().pool.graphs == 2
 
 
+@pytest.mark.promise("reports-are-data")
 def test_a_report_goes_to_json_and_back(stream, free):
     free += [900, 700, 42]
     with ag.measure_memory():
@@ -176,6 +181,16 @@ def test_a_report_goes_to_json_and_back(stream, free):
     data = json.loads(report.to_json())
     assert data["graphs"][0]["executable"]["nbytes"] == 200
     assert ag.MemoryReport.from_json(json.dumps(data | {"more": 1})) == report
+
+
+@pytest.mark.promise("reports-are-data")
+def test_a_report_keeps_no_graph(stream):
+    graph = captured(stream, keep_graph=True)
+    of_one, of_all, gone = graph.memory(), ag.memory_report(), weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert gone() is None
+    assert of_one in of_all.graphs
 
 
 @pytest.mark.parametrize(

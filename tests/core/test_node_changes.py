@@ -75,6 +75,7 @@ def test_what_is_bound_runs_the_changed_nodes(scene):
     assert scene.filled[0] == 4
 
 
+@pytest.mark.promise("enqueued-runs-are-not-changed")
 def test_runs_that_are_under_way_are_not_changed(scene):
     gate = threading.Event()
     scene.stream.launch(gate.wait)
@@ -162,6 +163,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.promise("bad-nodes-are-refused-first")
 @pytest.mark.parametrize(("node", "change", "kind", "match"), WRONG)
 def test_bad_input_is_refused_before_anything_is_touched(scene, node, change, kind, match):
     with pytest.raises(kind, match=match):
@@ -186,6 +188,7 @@ def test_changes_that_are_no_dict(scene):
     assert scene.run() == (1, 5)
 
 
+@pytest.mark.promise("bad-nodes-are-refused-first")
 def test_graphs_without_an_executable_or_a_definition(stream):
     graph = ag.Graph(keep_graph=True, stream=stream)
     with pytest.raises(ag.GraphStateError, match=r"set_node\(\): nothing was captured"):
@@ -255,6 +258,7 @@ def refusal(code=1):
     return driver_error(backend="cpu", call="set", code=code, code_name="INVALID_VALUE")
 
 
+@pytest.mark.promise("all-nodes-or-none")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_a_failure_undoes_everything(scene, refusing, error):
     refusing({1: error()})
@@ -286,6 +290,7 @@ def test_a_refusal_undoes_what_came_before(scene, monkeypatch):
     assert scene.run() == (1, 5)
 
 
+@pytest.mark.promise("nodes-that-stay-half-changed")
 def test_what_can_not_be_undone_drops_the_executable(scene, refusing):
     bound = scene.graph.bind()
     refusing({1: KeyboardInterrupt(), 2: refusal()})
@@ -303,6 +308,7 @@ def test_what_can_not_be_undone_drops_the_executable(scene, refusing):
     scene.stream.synchronize()
 
 
+@pytest.mark.promise("all-nodes-or-none")
 def test_an_interrupt_at_any_moment_changes_all_or_nothing(stream):
     seen, before, sixes = set(), sys.gettrace(), bytearray([6] * 8)
     for at in itertools.count(1):
@@ -349,6 +355,7 @@ def test_a_signal_handler_can_not_replay_half_changed_nodes(scene, monkeypatch):
     assert scene.run() == (2, 0)
 
 
+@pytest.mark.promise("no-run-sees-some-changes")
 def test_no_run_sees_only_some_changes(scene):
     """Another thread replays all the time."""
     sources = [bytearray(bytes([value]) * 8) for value in range(256)]

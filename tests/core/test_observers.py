@@ -98,6 +98,7 @@ def test_none_leaves_a_capture_alone(stream):
     assert graph._runner.observations == ()
 
 
+@pytest.mark.promise("nobody-observes")
 def test_a_capture_that_nobody_observes_calls_none(stream):
     seen = []
 
@@ -123,6 +124,7 @@ def test_a_capture_that_nobody_observes_calls_none(stream):
     assert [each for each in seen if each.startswith(tools) or each.endswith(("notify", "_observe"))] == []
 
 
+@pytest.mark.promise("observer-that-raises")
 @pytest.mark.parametrize("method", ["begin", "begun", "border", "stop", "end", "succeeded"])
 def test_an_exception_leaves_no_trace(stream, method):
     class Fails(Log):
@@ -207,6 +209,7 @@ class Staying(ag.Observer):
         return self.made[-1]
 
 
+@pytest.mark.promise("check-stays-with-the-work")
 def test_what_stays_is_asked_ahead_of_every_replay(stream):
     observer, log = Staying(), []
     with ag.Graph(observe=observer) as graph:
@@ -224,6 +227,7 @@ def test_what_stays_is_asked_ahead_of_every_replay(stream):
     assert log == [1, 1, 1]
 
 
+@pytest.mark.promise("check-stays-with-the-work")
 def test_it_goes_with_the_work(stream):
     """To a graph that is updated and to a clone; the former work's is asked no more."""
     first, second = Staying(), Staying()

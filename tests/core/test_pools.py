@@ -55,6 +55,7 @@ class MemoryPool:
     """Like ``cupy.cuda.MemoryPool``."""
 
 
+@pytest.mark.promise("memory-pool-is-no-pool")
 @pytest.mark.parametrize("what", [MemoryPool(), [0, 1], (0, 1, 2), (0, True), SimpleNamespace(id=7), 7])
 def test_what_is_no_pool(what):
     for give in (
@@ -67,6 +68,7 @@ def test_what_is_no_pool(what):
             give()
 
 
+@pytest.mark.promise("pool-object-is-kept")
 def test_a_pool_object_lives_as_long_as_a_graph_has_its_id(stream):
     mine = MemPool()
     there = weakref.ref(mine)

@@ -40,6 +40,7 @@ def refused(call, kind=ag.GraphStateError):
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
+@pytest.mark.promise("graphs-stay-in-their-process")
 @needs_fork
 def test_what_was_made_before_a_fork_raises_in_the_child_and_works_in_the_parent():
     out = run(

@@ -18,6 +18,7 @@ class Memory:
     """Something that can be referenced weakly."""
 
 
+@pytest.mark.promise("memory-of-calls-is-kept")
 def test_a_capture_keeps_what_goes_through_its_thread(monkeypatch):
     stream, other = ag.Stream(backend="cpu"), ag.Stream(backend="cpu")
     outer, inner = ag.Graph(stream=stream), ag.Graph(stream=other)

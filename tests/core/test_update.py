@@ -111,6 +111,7 @@ class Thing:
     """Can be referenced weakly."""
 
 
+@pytest.mark.promise("update-says-how")
 def test_what_an_update_says(capture):
     graph, other = capture("a"), capture("b")
     assert str(graph.update(other)) == "A new executable was made: the graph had no executable."
@@ -143,6 +144,7 @@ def test_an_update_that_the_driver_breaks_off(backend, capture, ran, monkeypatch
     assert ran(bound) == ran(graph.replay) == "b"
 
 
+@pytest.mark.promise("update-without-executable")
 def test_an_update_that_leaves_no_executable(backend, capture, ran, monkeypatch):
     graph, other = capture("a"), capture("b")
     bound = graph.bind()
@@ -159,6 +161,7 @@ def test_an_update_that_leaves_no_executable(backend, capture, ran, monkeypatch)
     assert ran(other.replay) == "b"
 
 
+@pytest.mark.promise("update-that-fails")
 def test_a_new_executable_that_can_not_be_made(backend, capture, stream, ran, monkeypatch):
     graph, other = capture("a"), capture("b", "c")
     bound = graph.bind()
@@ -212,6 +215,7 @@ def test_an_update_waits_for_launches_that_are_under_way(
     assert "".join(log) == "a" + words
 
 
+@pytest.mark.promise("retained-until-reset", "update-keeps-alive")
 def test_what_keeps_alive(capture, stream):
     graph = capture("a")
     named, inside, others = Thing(), Thing(), Thing()
@@ -254,6 +258,7 @@ def test_what_is_watched(capture, ran):
         bound()
 
 
+@pytest.mark.promise("update-keeps-alive")
 def test_the_pool_of_the_other(capture, stream):
     graph, other = capture("a"), capture("b")
     first, pool = graph.pool(), other.pool()
@@ -311,6 +316,7 @@ def test_a_recapture_in_which_the_graph_is_reset(capture, ran, stream, log):
     assert ran(graph.replay) == "a"
 
 
+@pytest.mark.promise("recapture-that-fails")
 def test_a_recapture_that_is_broken(capture, ran, stream):
     graph = capture("a")
     with pytest.raises(ag.CaptureError), graph.recapture():
@@ -422,6 +428,7 @@ def test_graphs_of_two_backends(capture):
         graph.update(other)
 
 
+@pytest.mark.promise("clone-is-independent")
 def test_a_clone_has_the_same_options(capture):
     graph = capture("a", capture_error_mode="relaxed")
     clone = graph.clone().clone()

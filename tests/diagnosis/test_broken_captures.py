@@ -129,6 +129,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.promise("diagnosis-names-the-call")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_is_named(fault, stream):
     named(fault, ag.Graph(observe=ag.diagnose()), stream)

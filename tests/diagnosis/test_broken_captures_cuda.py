@@ -178,6 +178,7 @@ def diagnosed(scene, stream=None):
     return scene.graphs[-1]
 
 
+@pytest.mark.promise("diagnosis-names-the-call")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_is_named(fault, scene):
     named_after_work(fault, FAULTS[fault], diagnosed, scene)
@@ -414,6 +415,7 @@ def framework(request, monkeypatch):
     interop.unregister(name)
 
 
+@pytest.mark.promise("escaped-work-is-named")
 @pytest.mark.parametrize("framework", [Reports], indirect=True)
 def test_operations_on_streams_that_are_not_captured_are_named(framework, scene):
     def body():

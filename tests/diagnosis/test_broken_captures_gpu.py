@@ -133,6 +133,7 @@ def diagnosed(scene):
     return ag.Graph(stream=scene.stream, observe=ag.diagnose())
 
 
+@pytest.mark.promise("diagnosis-names-the-call")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_is_named(fault, scene):
     error = broken_by(fault, diagnosed(scene), scene)
@@ -229,6 +230,7 @@ def escaped(body, graph):
     return [str(each.message) for each in seen if each.category is ag.EscapedWorkWarning]
 
 
+@pytest.mark.promise("escaped-work-is-named")
 def test_work_on_the_default_stream_is_named(scene):
     def body():
         scene.x.add_(1)

@@ -107,6 +107,7 @@ def diagnosed(scene):
     return scene.graphs[-1]
 
 
+@pytest.mark.promise("diagnosis-names-the-call")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_is_named(fault, scene):
     named_after_work(fault, FAULTS[fault], diagnosed, scene)

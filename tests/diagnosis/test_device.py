@@ -24,6 +24,7 @@ def test_a_planted_fault_is_named(work, name):
     assert accusation(make, work).report.cause == cause
 
 
+@pytest.mark.promise("no-wrong-accusation")
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_program_is_not_accused(work, name):
     args, how = RIGHT[name](work)

@@ -83,6 +83,7 @@ def test_right_programs_are_not_accused(results, name):
         assert found[name]["report"]["rank"] == rank
 
 
+@pytest.mark.promise("all-ranks-get-the-error")
 @pytest.mark.parametrize("name", WRONG)
 def test_every_rank_is_told_the_difference(results, name):
     for found in results:

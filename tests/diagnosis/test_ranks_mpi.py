@@ -33,6 +33,7 @@ def test_right_programs_are_not_accused(results):
         assert each["equal"]["report"]["rank"] == rank
 
 
+@pytest.mark.promise("all-ranks-get-the-error")
 def test_every_rank_is_told_the_difference(results):
     for each in results:
         assert each["swapped"]["report"]["differences"] == results[0]["swapped"]["report"]["differences"]

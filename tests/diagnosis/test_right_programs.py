@@ -2,16 +2,13 @@
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
 from accelerator_graph._core.observers import DIAGNOSE
-from processes import execute
 
 pytestmark = pytest.mark.needs("cpu", "rest")
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
     "backends/test_conformance.py",
     "backends/test_programs.py",
@@ -24,19 +21,7 @@ PROGRAMS = (
 """Tests that capture; every warning is an error in them."""
 
 
-def test_right_programs_are_not_accused():
-    done = execute(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *(f"tests/{name}" for name in PROGRAMS),
-        ],
-        cwd=ROOT,
-        env={**os.environ, DIAGNOSE: "1"},
-        merged=True,
-    )
-    assert done.returncode == 0, done.stdout
+def test_right_programs_are_not_accused(run_inner):
+    tests = (f"tests/{name}" for name in PROGRAMS)
+    found = run_inner([sys.executable], *tests, env={**os.environ, DIAGNOSE: "1"})
+    assert found.fewer(dict.fromkeys(PROGRAMS, 1)) == {}

@@ -45,6 +45,7 @@ def test_a_planted_fault_is_named(device, name):
     assert accusation(make, device).report.cause == cause
 
 
+@pytest.mark.promise("no-wrong-accusation")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=of_this_lane(gpu)) for name, (_, gpu) in programs.RIGHT.items()]
 )
@@ -91,6 +92,7 @@ class Moving(torch.nn.Module):
         return y
 
 
+@pytest.mark.promise("verify-puts-everything-back")
 @pytest.mark.parametrize("production", [False, True])
 def test_the_memory_of_tensors_is_put_back(device, production):
     model, x = Moving().to(device), torch.ones(4, device=device)

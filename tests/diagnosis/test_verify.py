@@ -44,6 +44,7 @@ def test_a_planted_fault_is_named(name):
     assert accusation(make).report.cause == cause
 
 
+@pytest.mark.promise("no-wrong-accusation")
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_program_is_not_accused(name):
     args, how = RIGHT[name]()
@@ -170,6 +171,7 @@ def in_another_order(x):
     return out
 
 
+@pytest.mark.promise("no-wrong-accusation")
 def test_rounding_is_right_with_its_size():
     report = ag.verify(in_another_order, np.linspace(0.1, 3, 40, dtype="f4"))
     assert report.verdict == "right", report
@@ -325,6 +327,7 @@ def test_examples_that_need_another_graph_are_refused(example):
         ag.verify(f, x_of(), examples=[(x_of() + 1,), example])
 
 
+@pytest.mark.promise("verify-does-not-hang")
 @pytest.mark.parametrize("hangs", ["eagerly", "in a replay"])
 def test_a_run_that_does_not_end_is_given_up(hangs):
     gate, seen = threading.Event(), Unseen()
@@ -355,6 +358,7 @@ def test_a_run_that_does_not_end_is_given_up(hangs):
         verification._running.pop().program.close()
 
 
+@pytest.mark.promise("verify-does-not-hang")
 def test_work_that_hangs_before_the_first_run_is_given_up(stream):
     gate = threading.Event()
     stream.launch(gate.wait)
@@ -383,6 +387,7 @@ def test_a_graph_whose_verification_hangs_is_not_waited_for(monkeypatch):
         verification._running.pop().program.close()
 
 
+@pytest.mark.promise("verify-within-the-time")
 def test_the_time_limit_says_what_was_left_out(monkeypatch):
     runs = Unseen()
     monkeypatch.setattr(trial.time, "monotonic", lambda: float(len(runs)))
@@ -461,6 +466,7 @@ def test_a_number_in_a_graph_of_the_callers_is_no_stale_address():
 # ---- what is left as it was ----------------------------------------------------------------------
 
 
+@pytest.mark.promise("verify-puts-everything-back")
 @pytest.mark.parametrize("fails", [False, True])
 def test_everything_is_as_before(fails):
     class Model:
@@ -549,6 +555,7 @@ def test_a_graphed_call_leaves_what_it_would_leave_without_verification(warmup):
     assert found[0] == found[1]
 
 
+@pytest.mark.promise("iterators-are-refused-by-name")
 @pytest.mark.parametrize(
     "made", [lambda: (i for i in range(99)), lambda: zip(range(9)), lambda: itertools.cycle("ab")]
 )
@@ -978,6 +985,7 @@ def test_graphed_warns_if_it_can_not_be_decided():
     assert f.cache_info().graphs == 1
 
 
+@pytest.mark.promise("verify-by-the-environment")
 def test_the_environment_asks_for_it(monkeypatch):
     monkeypatch.setenv("ACCELERATOR_GRAPH_VERIFY", "first")
     f = ag.graphed(scaled_by_the_host, warmup=0)

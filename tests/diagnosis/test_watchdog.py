@@ -165,6 +165,7 @@ class NoCount(CpuBackend):
         return info and CaptureInfo(info.id)
 
 
+@pytest.mark.promise("no-markers-without-memory")
 @pytest.mark.parametrize(
     ("kind", "fact"),
     [
@@ -307,6 +308,7 @@ def test_a_group_of_some_ranks_has_their_numbers_in_the_program(stream, monkeypa
         assert dog.report.places == {4: "in 'layer'", 6: "no run has begun"}
 
 
+@pytest.mark.promise("silent-ranks-are-named")
 def test_other_ranks_that_say_nothing(stream):
     from .test_ranks import Store
 
@@ -529,6 +531,7 @@ with ag.watchdog(ag.Graph(), 0.2, file=file, exit=True):
     assert done.returncode == 1
 
 
+@pytest.mark.promise("watchdog-ends-the-process")
 def test_it_ends_the_process_if_it_is_to():
     program = """
 import threading

@@ -208,7 +208,7 @@ DESTROYS = {
     "cuGraphExecDestroy": "executables",
     "cuStreamDestroy": "streams",
 }
-ABANDON, OVER = Backend.capture_abandon.__code__, Backend._over.__code__
+ABANDON, OVER = Backend.capture_abandon.__code__, Backend.discard.__code__
 
 
 def unsaid(function: str, codes: list[Any]) -> bool:

@@ -228,7 +228,7 @@ DESTROYS = {
     "hipGraphExecDestroy": "executables",
     "hipStreamDestroy": "streams",
 }
-ABANDON, OVER = Backend.capture_abandon.__code__, Backend._over.__code__
+ABANDON, OVER = Backend.capture_abandon.__code__, Backend.discard.__code__
 
 _PROFILE = Graph.profile.__code__
 _ASKED_IN_C = {replay.refuse_capturing.__code__, replay.Binding.launch.__code__}

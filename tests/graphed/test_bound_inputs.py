@@ -464,6 +464,7 @@ def test_an_array_that_nodes_can_not_copy_is_copied_in_every_call(monkeypatch):
     assert f(x, y).tolist() == [5, 6]
 
 
+@pytest.mark.promise("dropped-arrays-outlive-runs")
 def test_a_framework_that_can_be_told_who_uses_an_array(monkeypatch):
     told = []
     streams = SimpleNamespace(current_stream=lambda device: ("current", device))
@@ -499,6 +500,7 @@ def check(function, why, make=lambda i: (tensor(i, 2), tensor(10, i)), warns=Tru
     assert f.cache_info().captures == 1
 
 
+@pytest.mark.promise("bind-warns")
 def test_an_address_in_a_packed_structure():
     def function(x, y):
         new = empty_like(x)
@@ -509,6 +511,7 @@ def test_an_address_in_a_packed_structure():
     check(function, "node 0, a kernel (add_packed) has the address of an input in a packed structure")
 
 
+@pytest.mark.promise("bind-warns")
 @pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
 def test_a_table_of_addresses_in_memory(device, kept):
     tables = {}
@@ -597,6 +600,7 @@ def test_an_address_that_is_kept_from_the_first_capture():
     assert f.explain()[0].inputs == "node"
 
 
+@pytest.mark.promise("bind-warns")
 def test_a_collective():
     def function(x, y):
         new = empty_like(x)
@@ -789,6 +793,7 @@ def test_methods_explain_the_graphs_of_their_instance():
     assert other.double.explain() == []
 
 
+@pytest.mark.promise("results-of-eager-runs")
 @pytest.mark.parametrize("seed", range(4))
 def test_random_calls_at_random_places_are_equal_to_eager_ones(seed):
     draw = random.Random(seed)

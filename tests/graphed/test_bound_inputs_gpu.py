@@ -221,6 +221,7 @@ def test_a_model_is_equal_to_eager(make, mode):
     del noise
 
 
+@pytest.mark.promise("proof-restores-the-state")
 @pytest.mark.parametrize("mode", MODES)
 def test_dropout_draws_the_numbers_of_eager_runs(mode):
     f = ag.graphed(lambda x: functional.dropout(x) * 2, warmup=1, inputs=mode)
@@ -362,6 +363,7 @@ def test_nothing_is_copied():
     assert not [each.key for each in profile.key_averages() if re.search("copy|cpy", each.key, re.I)]
 
 
+@pytest.mark.promise("dropped-arrays-outlive-runs")
 def test_arrays_that_are_dropped_while_the_run_waits():
     """Each array is made on another stream than the run, so its memory would be used again at once."""
     side = torch.cuda.Stream()

@@ -154,6 +154,7 @@ def test_an_object_in_the_result_that_holds_a_part_of_an_argument(mode):
         assert result.parts[0].tolist() == [1, i]
 
 
+@pytest.mark.promise("proof-restores-the-state")
 @pytest.mark.parametrize("mode", MODES)
 def test_state_that_the_first_run_makes(mode):
     kept = SimpleNamespace(three=None)
@@ -304,6 +305,7 @@ def test_a_function_that_can_reach_more_than_is_looked_at(monkeypatch):
     assert inputs_of(f) == ("node", "it can reach more references than are looked at")
 
 
+@pytest.mark.promise("proof-restores-the-state")
 def test_a_dict_that_was_replaced_is_as_it_was():
     kept = SimpleNamespace(table={"a": 1}, other={"b": 2})
     before = kept.table

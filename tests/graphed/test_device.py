@@ -213,6 +213,7 @@ def test_outputs_are_detached():
         assert not ag.graphed(f, warmup=0, outputs=outputs)(full(2, 0)).requires_grad
 
 
+@pytest.mark.promise("modes-in-the-signature")
 def test_modes_are_part_of_the_signature():
     f = ag.graphed(lambda x: x + 1, warmup=0)
     changes = [("grad", True), ("inference", True), ("autocast", True), ("dtype", "bfloat")]
@@ -307,6 +308,7 @@ def test_two_frameworks(other, device):
     assert f.cache_info().captures == 1
 
 
+@pytest.mark.promise("stream-of-a-call-may-go")
 def test_a_stream_that_may_be_destroyed_is_marked(other, device):
     def make(value):
         return fakes.Strange(np.full(2, float(value)))
@@ -535,6 +537,7 @@ def test_no_stream_waits_for_a_call_on_another_backend(marked):
         gate.set()
 
 
+@pytest.mark.promise("dropped-arrays-outlive-runs")
 def test_what_arrays_held_before_is_there_until_the_last_run_is_done(device, monkeypatch):
     """As the static arrays are."""
     fakes.install_grids(monkeypatch)

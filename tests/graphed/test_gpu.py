@@ -146,6 +146,7 @@ def test_shapes_strides_types_and_expanded_tensors():
     assert f.cache_info().captures == 6
 
 
+@pytest.mark.promise("modes-in-the-signature")
 def test_autocast_is_part_of_the_signature():
     net = model()
     f = ag.graphed(net, warmup=0)
@@ -265,6 +266,7 @@ def test_what_can_not_be_captured():
         ag.graphed(lambda x: x * x.sum().item(), warmup=0)(x)
 
 
+@pytest.mark.promise("graphed-in-a-capture")
 def test_in_a_capture_of_torchs():
     f = ag.graphed(lambda x: x * 2, warmup=0)
     x = torch.ones(4, device="cuda")

@@ -19,6 +19,7 @@ from graphed.functions import Outputs, Pair, Point, doubled, launch, twice
 INTERFACE = {"data": (1, False), "shape": (1,), "typestr": "<f4", "version": 3}
 
 
+@pytest.mark.promise("one-graph-for-each-signature")
 def test_eager_then_captured_then_replayed(stream):
     double, runs = doubled(warmup=3)
     for i in range(7):
@@ -29,6 +30,7 @@ def test_eager_then_captured_then_replayed(stream):
     assert double.cache_info() == ag.CacheInfo(4, 3, 1, 0, 1, 16)
 
 
+@pytest.mark.promise("work-runs-once-a-call")
 def test_work_happens_once_for_each_call(stream):
     counter = np.zeros(1)
 
@@ -222,6 +224,7 @@ def test_what_the_caller_does_to_a_static_result_is_not_in_the_next_one(stream, 
             change(result)
 
 
+@pytest.mark.promise("an-argument-as-the-result")
 def test_an_argument_that_is_written_and_returned(stream):
     @ag.graphed(warmup=1)
     def add(x):
@@ -281,6 +284,7 @@ def test_python_buffers(stream):
 # ---- what goes wrong ---------------------------------------------------------------------------
 
 
+@pytest.mark.promise("failed-capture-keeps-nothing")
 def test_an_error_in_the_function_during_the_capture(stream):
     fail = True
 
@@ -438,6 +442,7 @@ def test_recursion(stream):
         assert x[0] == 4 * (i + 1)
 
 
+@pytest.mark.promise("graphed-in-a-capture")
 def test_in_a_capture_of_the_users(stream):
     double, runs = doubled(warmup=0)
     x = np.ones(2)
@@ -459,6 +464,7 @@ def test_a_call_in_a_capture_is_no_warm_up(stream):
     assert double.cache_info() == ag.CacheInfo(0, 0, 0, 0, 0, 16)
 
 
+@pytest.mark.promise("graphed-in-a-capture")
 @pytest.mark.parametrize("captured", [False, True])
 def test_in_a_capture_that_the_library_does_not_know_of(stream, captured):
     double, runs = doubled(warmup=0)

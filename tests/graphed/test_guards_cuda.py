@@ -189,6 +189,7 @@ def test_a_call_with_other_arrays_reads_no_signature_again(inputs):
     assert result.tolist() == [11, 22]
 
 
+@pytest.mark.promise("calls-through-python")
 @pytest.mark.parametrize("inputs", ["copy", "node", "bind"])
 def test_every_change_of_an_argument_is_seen(inputs):
     def function(x, y, factor=1):

@@ -68,6 +68,7 @@ def test_which_streams_torch_keeps():
         assert not framework.keeps_stream(ours.handle, 0)
 
 
+@pytest.mark.promise("calls-through-python")
 @pytest.mark.parametrize("inputs", ["copy", "node", "bind"])
 def test_any_mixture_of_calls_equals_eager(inputs):
     choose = random.Random(inputs)

@@ -28,6 +28,7 @@ class Scale:
     __hash__ = None
 
 
+@pytest.mark.promise("graphs-of-instances")
 def test_a_method_has_graphs_for_every_instance(stream):
     two, three = Scale(2), Scale(3)
     for i in range(4):
@@ -95,6 +96,7 @@ class Model:
     def method(self): ...
 
 
+@pytest.mark.promise("graphs-of-instances")
 def test_an_instance_goes_although_its_graphs_refer_to_it(stream):
     model = Model()
     for _ in range(2):
@@ -136,6 +138,7 @@ def test_the_method_on_the_class_is_all_instances(stream):
     assert Model.run.cache_info() == ag.CacheInfo(0, 0, 0, 0, 0, 16)
 
 
+@pytest.mark.promise("copies-begin-without-graphs")
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_a_copied_instance_has_graphs_of_its_own(stream, how):
     model = Model()
@@ -154,6 +157,7 @@ def function(x):
     return twice(x)
 
 
+@pytest.mark.promise("copies-begin-without-graphs")
 def test_copies_of_a_graphed_function_begin_without_graphs(stream):
     assert copy.deepcopy(function) is function
     assert pickle.loads(pickle.dumps(function)) is function

@@ -176,6 +176,7 @@ def check(ours, theirs, given, taken):
         assert repr(ours) == repr(theirs)
 
 
+@pytest.mark.promise("results-of-eager-runs")
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_random_programs_do_what_they_do_eagerly(seed):
     rng = random.Random(seed)

@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 from graphed.torch_programs import MODES, compare, random_program
 
 
+@pytest.mark.promise("results-of-eager-runs")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_functions_are_equal_to_eager(seed, mode):

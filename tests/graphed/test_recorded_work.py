@@ -88,6 +88,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.promise("unrecorded-work-is-refused")
 @pytest.mark.parametrize(("function", "words"), WRONG)
 @pytest.mark.parametrize("outputs", ["copy", "static"])
 def test_what_a_replay_could_not_repeat_is_refused(stream, function, words, outputs):
@@ -103,6 +104,7 @@ def test_what_a_replay_could_not_repeat_is_refused(stream, function, words, outp
     assert not ag.is_current_stream_capturing()
 
 
+@pytest.mark.promise("unrecorded-work-is-refused")
 def test_a_buffer_that_the_function_writes_itself_is_refused(stream):
     @ag.graphed(warmup=0)
     def f(buffer):

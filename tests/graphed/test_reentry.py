@@ -54,6 +54,7 @@ def interrupted(call, handler, at):
     return result, lines[0] > at
 
 
+@pytest.mark.promise("calls-from-handlers")
 @pytest.mark.parametrize("calls_before", [0, 1], ids=["capture", "replay"])
 @pytest.mark.parametrize("inner_is", ["itself", "new", "captured"])
 def test_a_call_from_a_handler_in_the_middle_of_another(calls_before, inner_is):
@@ -122,6 +123,7 @@ def test_clear_in_the_middle_of_a_call_is_refused():
     in_threads(work)
 
 
+@pytest.mark.promise("one-graphed-capture-at-a-time")
 def test_a_call_while_another_thread_captures_another_function():
     inside, go_on = threading.Event(), threading.Event()
     results = []

@@ -75,6 +75,7 @@ def test_later_captures_are_diagnosed_at_once(enqueue):
         assert function.runs == runs
 
 
+@pytest.mark.promise("second-capture-is-used")
 def test_a_second_capture_that_succeeds_is_used(enqueue):
     function = Breaks(enqueue, 1)
     f = ag.graphed(function, warmup=1)
@@ -87,6 +88,7 @@ def test_a_second_capture_that_succeeds_is_used(enqueue):
     assert f.cache_info() == ag.CacheInfo(2, 1, 1, 0, 1, 16)
 
 
+@pytest.mark.promise("second-capture-or-not")
 @pytest.mark.parametrize(
     ("options", "value", "runs"),
     [({"warmup": 0}, None, 1), ({"on_capture_error": "eager"}, None, 3), ({}, "0", 2), ({}, "1", 2)],

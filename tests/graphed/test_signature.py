@@ -13,6 +13,7 @@ from accelerator_graph._arrays.signatures import has_repeats, repeats
 from graphed.functions import Outputs, Pair, Point, doubled, launch, replays
 
 
+@pytest.mark.promise("ways-to-give-an-argument")
 def test_every_way_to_give_an_argument_is_one_signature(stream):
     double, _ = doubled(warmup=0)
     x = np.ones(3)
@@ -107,6 +108,7 @@ DIFFERENT = [
 ]
 
 
+@pytest.mark.promise("one-graph-for-each-signature")
 def test_what_differs_has_a_graph_of_its_own(stream):
     @ag.graphed(warmup=0, max_graphs=99)
     def f(x):
@@ -162,6 +164,7 @@ def test_an_argument_that_is_a_dataclass_and_a_dict(stream):
     assert f.cache_info().captures == 1
 
 
+@pytest.mark.promise("an-array-given-twice")
 def test_one_array_given_several_times_is_one_in_the_graph(stream):
     @ag.graphed(warmup=1)
     def f(x, y, *more):

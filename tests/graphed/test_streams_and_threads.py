@@ -14,6 +14,7 @@ from processes import python
 from threads import in_threads
 
 
+@pytest.mark.promise("calls-wait-for-each-other")
 def test_a_call_on_another_stream_waits_for_the_one_before():
     gate, through = threading.Event(), []
     double, _ = doubled(warmup=0, outputs="static")
@@ -63,6 +64,7 @@ def test_a_call_after_one_on_a_stream_that_is_being_captured_now():
     assert graph.num_nodes == 1
 
 
+@pytest.mark.promise("stream-of-a-call-may-go")
 def test_a_stream_that_was_closed_meanwhile():
     double, _ = doubled(warmup=0)
     for i in range(20):
@@ -74,6 +76,7 @@ def test_a_stream_that_was_closed_meanwhile():
         stream.close()
 
 
+@pytest.mark.promise("calls-one-at-a-time")
 def test_one_call_at_a_time(monkeypatch):
     double, _ = doubled(warmup=0)
     with ag.Stream(backend="cpu"):

@@ -185,6 +185,7 @@ EQUAL = [
 ]
 
 
+@pytest.mark.promise("values-that-behave-differently")
 @pytest.mark.parametrize(("one", "other"), EQUAL)
 def test_equal_values_that_behave_differently_have_graphs_of_their_own(f, one, other):
     f(one)
@@ -345,6 +346,7 @@ def add_one(x):
     return x
 
 
+@pytest.mark.promise("read-only-arguments")
 @pytest.mark.parametrize("calls", [1, 2])
 def test_a_write_to_a_read_only_argument_fails_as_it_does_eagerly(calls):
     with ag.Stream(backend="cpu") as stream:

@@ -71,6 +71,7 @@ def bits(*arrays):
     return [each.tobytes() for each in arrays]
 
 
+@pytest.mark.promise("writes-reach-the-caller")
 @pytest.mark.parametrize("inputs", INPUTS)
 @pytest.mark.parametrize("warmup", [0, 1, 3])
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
@@ -113,6 +114,7 @@ def test_both_views_of_one_array_are_written(stream):
         assert base.tolist() == [i, 0, 0, 0, 0, i]
 
 
+@pytest.mark.promise("writes-reach-the-caller")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_writes_to_random_views_of_one_array(stream, seed):
     """The arguments count as separate arrays; what a run has changed goes back in their order."""

@@ -274,6 +274,23 @@ def test_branches_of_a_fork_are_side_by_side(opened, width, by_branch):
     assert {y for _, y in places} == {46 * line for line in range(steps + 2)}
     assert len({x for x, _ in places}) == branches
     assert len({(x, y) for x, y in places}) == last + 1
+    if by_branch:  # names of labels are above their branches
+        labels = [(f"branch {b}", 1 + b * steps, 1 + (b + 1) * steps, "m.py", 1) for b in range(branches)]
+        view = opened(to_html(labelled(described(nodes, edges), *labels)), width=width)
+        box = "page.views[0].cy.getElementById(`${item.place.index}`).position('x')"
+        headers = view.evaluate(f"page.shown().filter((item) => item.isGroup).map((item) => {box})")
+        first = view.evaluate(
+            f"page.shown().filter((item) => item.isGroup).map(({{ items: [item] }}) => {box})"
+        )
+        assert headers == first
+        assert len({*headers}) == branches
+
+
+def test_parts_of_a_long_list_are_named_by_their_labels(opened):
+    layers = [(f"layers.{at}", 2 * at, 2 * at + 1, "m.py", 1) for at in range(400)]
+    view = opened(to_html(labelled(chain(*["step"] * 801), *layers)))
+    assert "\u25b8 layers.0 to layers.49 (100)" in view.evaluate(TEXTS)
+    assert view.evaluate(TEXTS)[-1] == "\u25b8 node 800"
 
 
 LONG = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT"

@@ -7,6 +7,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import GraphEdge, GraphNode
 from accelerator_graph.inspection.page import to_html
+from inspection.shapes import chain, labelled
 
 
 @pytest.fixture
@@ -214,3 +215,7 @@ def test_a_long_name_loses_its_middle_in_the_table():
     (row,) = str(ag.GraphDescription.of("cuda", 0, ([node], []))).splitlines()[2:]
     shown = row.split()[2]
     assert (len(shown), shown[:15], shown[-12:]) == (80, "sm80_xmma_gemm_", "_gemm_cublas")
+    description = labelled(chain("a", "b"), ("x" * 3000, 0, 2, "s.py", 1), ("y" * 3000, 1, 2, "s.py", 2))
+    assert max(map(len, str(description).splitlines())) < 200
+    [gone, *_] = ag.diff(description, description._replace(labels=()))
+    assert len(gone) < 200

@@ -71,6 +71,7 @@ def test_a_page_is_written_by_its_suffix(tmp_path):
     assert "<title>Graph of cpu, device 0</title>" in text
 
 
+@pytest.mark.promise("page-is-one-file")
 def test_a_page_needs_no_other_file():
     elements = Elements(to_html(forked_chain(20)))
     for tag, attributes in elements.found:

@@ -21,6 +21,7 @@ from interop.scene import Array, captured, clean_fixture, cupy_fixture, torch_fi
 from simulators.cuda.faults import Faults
 
 
+@pytest.mark.promise("framework-that-raises")
 @pytest.mark.parametrize("moment", ["route", "begin", "body", "end"])
 def test_after_an_error_nothing_is_routed(cupy, monkeypatch, moment):
     before = cupy.cuda.get_allocator()

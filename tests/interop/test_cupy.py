@@ -198,6 +198,7 @@ def test_cupys_memory_is_freed_in_somebodys_capture(cupy, mode):
     assert (x == 2).all()
 
 
+@pytest.mark.promise("cupy-body-raises")
 def test_an_error_with_cupy_leaves_no_trace(cupy):
     g = ag.Graph()
     for _ in range(2):

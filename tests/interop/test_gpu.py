@@ -226,6 +226,7 @@ def test_torchs_default_stream_is_entered_as_itself(torch):
         undo()
 
 
+@pytest.mark.promise("memory-pool-is-no-pool")
 def test_a_pool_of_cupys_is_none():
     cupy = pytest.importorskip("cupy")
     with pytest.raises(TypeError, match=r"such as a torch\.cuda\.MemPool, not <cupy"):
@@ -268,6 +269,7 @@ def test_a_pool_can_be_used_after_a_capture_that_failed(torch, why, shared):
     assert z.tolist() == [2.0] * 8
 
 
+@pytest.mark.promise("pool-gets-another-id")
 def test_a_pool_can_be_used_after_its_last_graph(torch):
     x, pool = torch.zeros(8, device="cuda"), ag.graph_pool_handle()
     g, y = used(torch, x, pool)

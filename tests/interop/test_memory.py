@@ -1,4 +1,4 @@
-"""CuPy's allocations in captures: stand-ins on the software driver (see test_interop.py)."""
+"""CuPy's allocations in captures: stand-ins on the software driver (see tests/simulators)."""
 
 import gc
 from contextlib import contextmanager, nullcontext

@@ -206,6 +206,7 @@ def capture_to_verify(x):
 WAYS = [capture_in_a_block, capture_beside, capture_again, capture_by_graphed, capture_to_verify]
 
 
+@pytest.mark.promise("cause-of-a-capture-error")
 @pytest.mark.parametrize("diagnosed", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_refused_call_is_the_cause_in_every_way_of_capturing(stream, way, diagnosed):

@@ -1,4 +1,4 @@
-"""Frameworks' streams, asked and set: stand-ins on the software driver (see test_interop.py)."""
+"""Frameworks' streams, asked and set: stand-ins on the software driver (see tests/simulators)."""
 
 import sys
 
@@ -282,6 +282,7 @@ def test_frameworks_that_only_have_streams_take_no_part_in_captures(frameworks):
     }
 
 
+@pytest.mark.promise("framework-that-raises")
 @pytest.mark.parametrize("name", ["Torch", "CuPy", "Warp"])
 def test_if_one_raises_those_before_it_are_undone(frameworks, monkeypatch, name):
     [broken] = [each for each in interop.loaded() if type(each).__name__ == name]

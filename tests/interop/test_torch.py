@@ -1,4 +1,4 @@
-"""Captures that torch records: stand-ins on the software driver (see test_interop.py)."""
+"""Captures that torch records: stand-ins on the software driver (see tests/simulators)."""
 
 from __future__ import annotations
 
@@ -150,6 +150,7 @@ def test_without_random_numbers_torch_replays_once(torch):
     assert recording(g).replays == 1
 
 
+@pytest.mark.promise("random-numbers-of-torch")
 def test_with_random_numbers_torch_always_replays(torch, monkeypatch):
     x = Array()
     g = captured(ag.Graph(), lambda: torch.rand(x))
@@ -267,6 +268,7 @@ def goes_to(launch, stream, x):
     return waits and value(x) == 5
 
 
+@pytest.mark.promise("one-capture-with-torch")
 def test_a_second_capture_on_a_device_is_refused_naming_the_first(torch):
     x = Array()
     g, inner = ag.Graph(), ag.Graph()
@@ -286,6 +288,7 @@ def test_a_second_capture_on_a_device_is_refused_naming_the_first(torch):
     assert value(x) == 5
 
 
+@pytest.mark.promise("a-graph-or-no-trace")
 def test_an_error_in_the_body(torch):
     x, g = Array(), ag.Graph()
     with pytest.raises(LookupError), ag.graph(g):  # noqa: PT012
@@ -611,6 +614,7 @@ def test_a_recorder_is_the_graph_of_its_capture_and_another_one_makes_the_next(t
         graph.reset()
 
 
+@pytest.mark.promise("torchs-graphs-end-later")
 def test_torch_makes_and_destroys_executables_without_breaking_captures(unit):
     made = unit.recorder.instantiate(unit.recorder)
     assert made is unit.recorder.executable
@@ -654,6 +658,7 @@ def test_a_capture_that_is_over_is_not_abandoned_again(unit):
     assert (ended, unit.backend.log) == ([], [])
 
 
+@pytest.mark.promise("torchs-graphs-end-later")
 @pytest.mark.parametrize(
     ("backend", "pool", "disturbs"), [("cuda", None, False), ("cuda", 1, True), ("hip", None, True)]
 )
@@ -713,6 +718,7 @@ def test_generators_that_join_by_themselves(newest):
     assert (recording(h).replays, unknown.offset) == (3, 12)
 
 
+@pytest.mark.promise("hooks-of-replays")
 def test_hooks_of_replays_run_at_every_one(newest):
     x, seen = Array(), []
     g = captured(ag.Graph(), lambda: newest.fill(x, 5))
@@ -785,6 +791,7 @@ def test_a_pool_that_fails_again_and_again(torch):
     captured(ag.Graph(), lambda: torch.fill(x, 5), pool=before)
 
 
+@pytest.mark.promise("pool-object-is-kept")
 @pytest.mark.parametrize("how", ["constructor", "capture_begin", "graph", "attribute"])
 def test_a_pool_object_of_torchs_lives_as_long_as_its_graphs(torch, how):
     x, mine = Array(), MemPool()
@@ -872,6 +879,7 @@ def test_a_pool_object_of_a_failed_capture(torch):
         raise AssertionError
 
 
+@pytest.mark.promise("pool-gets-another-id")
 def test_a_pool_whose_last_graph_is_gone_has_another_id_in_torch(torch):
     x, pool = Array(), ag.graph_pool_handle()
     first = captured(ag.Graph(), lambda: torch.fill(x, 1), pool=pool)
@@ -921,6 +929,7 @@ def many_objects():
     return [[] for _ in range(10_000)]
 
 
+@pytest.mark.promise("collector-is-off-in-captures")
 def test_the_collector_waits_for_the_end_of_a_capture(torch, lazy_collector):
     x, g = Array(), ag.Graph()
     held, foreign = in_a_cycle()
@@ -944,6 +953,7 @@ def test_without_the_pause_the_collector_breaks_the_capture(torch, lazy_collecto
         many_objects()
 
 
+@pytest.mark.promise("collection-in-a-capture")
 def test_a_collection_in_the_body_is_harmless(torch):
     x, g = Array(), ag.Graph()
     held, foreign = in_a_cycle()
@@ -1021,6 +1031,7 @@ def test_a_foreign_graph_that_is_dropped_in_the_body_breaks_the_capture(torch):
     assert info.value.reason == "invalidated"
 
 
+@pytest.mark.promise("collector-is-off-in-captures")
 @pytest.mark.parametrize("end", ["well", "by an exception", "by the driver", "before it began"])
 def test_the_collector_is_on_again_after_a_capture(torch, end, monkeypatch):
     x, g = Array(), ag.Graph()
@@ -1039,6 +1050,7 @@ def test_the_collector_is_on_again_after_a_capture(torch, end, monkeypatch):
     assert gc.isenabled()
 
 
+@pytest.mark.promise("collector-is-off-in-captures")
 def test_a_collector_that_the_user_has_switched_off_stays_off(torch):
     x = Array()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Changes of nodes of graphs that torch records: stand-ins on the software driver (see test_interop.py)."""
+"""Changes of nodes of graphs that torch records: stand-ins on the software driver (see tests/simulators)."""
 
 import lanes
 

@@ -1,4 +1,4 @@
-"""Updates of graphs that torch records: stand-ins on the software driver (see test_interop.py)."""
+"""Updates of graphs that torch records: stand-ins on the software driver (see tests/simulators)."""
 
 import gc
 
@@ -28,6 +28,7 @@ def filling(torch, array, number):
     return captured(ag.Graph(keep_graph=True), lambda: torch.fill(array, number))
 
 
+@pytest.mark.promise("no-update-of-random-numbers")
 def test_what_draws_no_random_numbers_is_updated_in_place(torch):
     x = Array()
     graph, other = filling(torch, x, 5), filling(torch, x, 6)
@@ -69,6 +70,7 @@ def test_what_may_draw_random_numbers_is_no_other_graphs_work(torch):
     assert value(x) == 6
 
 
+@pytest.mark.promise("no-update-of-random-numbers")
 def test_an_executable_that_was_never_replayed_may_draw_random_numbers(torch):
     x = Array()
     plain, random = filling(torch, x, 5), captured(ag.Graph(keep_graph=True), lambda: torch.rand(x))

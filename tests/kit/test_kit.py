@@ -112,6 +112,7 @@ def test_declared_disturbance_is_no_bug(register: Any) -> None:
     run("test_resetting_another_graph_during_a_capture_leaves_it_valid")
 
 
+@pytest.mark.promise("state-error-changes-nothing")
 @pytest.mark.parametrize(
     ("call", "state"),
     [

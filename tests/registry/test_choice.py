@@ -16,6 +16,7 @@ pytestmark = pytest.mark.usefixtures("no_environment")
 # ---- choice ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("backend-of-the-environment")
 def test_precedence(monkeypatch):
     backends = built_in(cpu=fake(), cuda=fake(), hip=fake())
     assert backends.chosen() is None
@@ -135,6 +136,7 @@ def test_use_backend_is_for_its_thread():
         assert in_thread(backends.chosen) is None
 
 
+@pytest.mark.promise("backend-of-the-environment")
 def test_the_environment_is_named_in_its_errors(monkeypatch):
     backends = built_in(cpu=fake(), cuda=fake())
     monkeypatch.setenv("ACCELERATOR_GRAPH_BACKEND", "CUDA!")
@@ -147,6 +149,7 @@ def test_the_environment_is_named_in_its_errors(monkeypatch):
         backends.resolve(cpu_fallback=True)
 
 
+@pytest.mark.promise("named-backend-or-error")
 def test_whoever_names_a_backend_gets_no_other(monkeypatch):
     backends = built_in(cpu=fake(), cuda=fake(usable=False, reason="no driver"), hip=fake())
     with pytest.raises(BackendUnavailableError, match="no driver"):
@@ -163,6 +166,7 @@ def test_automatic_choice_loads_no_third_party_while_a_built_in_accelerator_is_u
     assert {row.name: row.reason for row in backends.report()}["cuda"] == "too old"
 
 
+@pytest.mark.promise("plug-in-as-accelerator", "reasons-of-all-backends")
 def test_automatic_choice_among_third_parties(site):
     site.module("broken", "raise RuntimeError('dead on arrival')")
     site.distribution("broken", "1", a_broken="broken:Plugin")
@@ -191,6 +195,7 @@ def test_automatic_choice_among_third_parties(site):
     assert backends.resolve(cpu_fallback=True).name == "cpu"
 
 
+@pytest.mark.promise("plug-in-as-accelerator")
 def test_a_backend_without_a_priority_has_to_be_named(monkeypatch):
     backends = built_in(cpu=fake(), cuda=fake(usable=False, reason="no driver"))
     quiet = fake(priority=None, stream_modules=frozenset({"quiet"}))

@@ -150,6 +150,7 @@ def test_an_abandoned_token_does_not_end_the_next_capture(environment):
     )
 
 
+@pytest.mark.promise("unserved-contract")
 def test_broken_neighbours_are_reported_and_hurt_nobody(environment):
     rows = environment(REPORT)
     accelerators = {row[0]: row for row in rows if row[1] not in ("built-in",)}
@@ -226,6 +227,7 @@ def test_an_editable_install_beside_a_normal_one_is_the_same_plug_in(environment
     assert found == [2, "tape", ["accelerator-graph-tape 1.2"]]
 
 
+@pytest.mark.promise("no-plug-ins")
 def test_plug_ins_can_be_switched_off(environment):
     rows = environment(REPORT, ACCELERATOR_GRAPH_DISABLE_PLUGINS="1")
     assert {row[1] for row in rows} == {"built-in"}

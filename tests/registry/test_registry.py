@@ -294,6 +294,7 @@ def test_names_lists_everything_and_loads_nothing(site):
     assert backends.names() == ["cpu", "cuda", "mine", "plug"]
 
 
+@pytest.mark.promise("unknown-backend-is-told-the-names")
 @pytest.mark.parametrize(
     ("name", "meant"),
     [("CUDDA", "cuda"), ("gpu", "cuda"), ("nvidia", "cuda"), ("ROCm", "hip"), ("amd", "hip")],
@@ -305,6 +306,7 @@ def test_unknown_names_come_with_the_closest_match(name, meant):
         backends.get(name)
 
 
+@pytest.mark.promise("unknown-backend-is-told-the-names")
 def test_unknown_names_come_with_the_known_ones():
     backends = built_in(cpu=fake(), cuda=fake())
     with pytest.raises(LookupError, match=r"^there is no backend 'zzz'; the known ones are cpu, cuda\.$"):
@@ -327,6 +329,7 @@ def test_only_the_named_plug_in_is_loaded(site):
     assert built_in(cpu=fake()).get("plug_a").name == "plug_a"
 
 
+@pytest.mark.promise("import-error-is-the-cause")
 def test_a_failed_import_is_explained_and_kept_until_refresh(site):
     site.module("plug", "import missing_runtime")
     site.distribution("plug-dist", "0.7", plug="plug:Plugin")
@@ -349,6 +352,7 @@ def test_a_plug_in_that_exits_when_imported_does_not_end_the_process(site):
         built_in(cpu=fake()).get("plug")
 
 
+@pytest.mark.promise("which-package-to-upgrade", "unserved-contract")
 @pytest.mark.parametrize(
     ("target", "message"),
     [
@@ -404,6 +408,7 @@ def test_what_only_poses_as_a_subclass_is_refused():
         built_in(cpu=fake()).register("mine", pose)
 
 
+@pytest.mark.promise("import-error-is-the-cause")
 def test_names_that_two_distributions_offer_are_refused_only_when_chosen(site):
     site.module("plug", "raise AssertionError('loaded although ambiguous')")
     site.distribution("one", "1.0", twin="plug:A")
@@ -517,6 +522,7 @@ def test_entry_points_that_cannot_be_read_hide_no_others(site, tmp_path, line):
         backends.get("bad")
 
 
+@pytest.mark.promise("no-plug-ins")
 def test_plug_ins_can_be_switched_off(site, monkeypatch):
     site.backend("plug")
     site.distribution("plug-dist", "1.0", plug="plug:Plugin")
@@ -631,6 +637,7 @@ def test_a_probe_that_misbehaves_is_reported():
         backends.get("cuda")
 
 
+@pytest.mark.promise("reasons-of-all-backends")
 @pytest.mark.parametrize(
     ("error", "reason"),
     [

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from lanes import LANES
 from processes import execute
 from simulators.amd.runtime import command, environment
+from simulators.conftest import Run, lacking
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.starts("amd")
 
-TIMEOUT = 500
 VERSIONS = ("7.2", "6.4")
 SEED = "1"
 HARSHLY = ("kit", "rules")
@@ -80,9 +78,6 @@ MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
 )
 
 
-Record = Callable[[str, object], None]
-
-
 @pytest.fixture(scope="module", params=["7.2", pytest.param("6.4", marks=pytest.mark.needs("rest"))])
 def runtime(request: pytest.FixtureRequest, amd_runtime: Callable[[str], Path]) -> Path:
     return amd_runtime(request.param)
@@ -94,87 +89,57 @@ def version_of(request: pytest.FixtureRequest) -> str:
     return version
 
 
-def run(runtime: Path, tmp_path: Path, *arguments: str, **variables: str) -> str:
-    """Run Python on the runtime, which must lack nothing below it; return what it printed."""
-    unknown = tmp_path / "unknown"
-    done = execute(
-        [*command(runtime), *arguments],
-        cwd=ROOT,
-        env=environment(runtime, SOFTWARE_HSA_UNKNOWN=str(unknown), **variables),
-        timeout=TIMEOUT,
-        merged=True,
-    )
-    assert done.returncode == 0, done.stdout
-    assert not unknown.exists(), (
-        f"the library below the runtime lacks {sorted(set(unknown.read_text().splitlines()))}"
-    )
-    return done.stdout
-
-
-def outcome(
-    runtime: Path, tmp_path: Path, *files: str, tests: str = "", options: Sequence[str] = (), **variables: str
-) -> SimpleNamespace:
-    """Run tests on the runtime and return what was counted."""
-    report = tmp_path / "report.json"
-    how = ("-q", "-p", "no:cacheprovider", "--color=no", *options, *(("-k", tests) if tests else ()))
-    paths = (f"tests/{name}" for name in files)
-    run(runtime, tmp_path, "-m", "simulators.report", str(report), *how, *paths, **variables)
-    return SimpleNamespace(**json.loads(report.read_text(encoding="utf-8")))
-
-
 @pytest.mark.parametrize("part", FILES)
 def test_the_tests_of_the_backend_pass(
-    request: pytest.FixtureRequest, runtime: Path, tmp_path: Path, record_property: Record, part: str
+    request: pytest.FixtureRequest, runtime: Path, on_simulator: Run, part: str
 ) -> None:
     harsh = {"SOFTWARE_HSA_HARSH": SEED} if part in HARSHLY else {}
     queues = ONE_QUEUE if (version_of(request), part) == ("6.4", "programs") else {}
     devices = {"SOFTWARE_HSA_DEVICES": "2"} if part == "programs" else {}
-    options = IGNORED if part == "backend" else []
-    found = outcome(runtime, tmp_path, *FILES[part], options=options, **harsh, **queues, **devices)
-    record_property("tests", sum(found.passed.values()))
-    passed = {
-        name: sum(count for path, count in found.passed.items() if f"{path}/".startswith(f"{name}/"))
-        for name in FILES[part]
-    }
-    assert {name: count for name, count in passed.items() if count < LEAST_PASSED.get(name, 1)} == {}
-    assert [reason for reason in found.skipped if not reason.startswith(MAY_SKIP)] == []
-    assert found.launches > 300
-    assert (found.unknown_kernels, found.unknown_calls) == (0, 0)
+    found = on_simulator(
+        command(runtime),
+        environment(runtime, **harsh, **queues, **devices),
+        *FILES[part],
+        least={name: least for name, least in LEAST_PASSED.items() if name in FILES[part]},
+        may_skip=MAY_SKIP,
+        options=IGNORED if part == "backend" else (),
+    )
+    assert found.accounts["launches"] > 300
+    assert (found.accounts["unknown_kernels"], found.accounts["unknown_calls"]) == (0, 0)
 
 
-def test_branches_that_share_the_queue_of_the_launch(
-    request: pytest.FixtureRequest, runtime: Path, tmp_path: Path
-) -> None:
-    run(runtime, tmp_path, "-c", BRANCHES, **ONE_QUEUE)
-    done = execute([*command(runtime), "-c", BRANCHES], cwd=ROOT, env=environment(runtime))
-    assert done.returncode == {"6.4": -signal.SIGSEGV, "7.2": 0}[version_of(request)], done.stderr
+def test_branches_that_share_the_queue_of_the_launch(request: pytest.FixtureRequest, runtime: Path) -> None:
+    for queues, ended in ((ONE_QUEUE, {}), ({}, {"6.4": -signal.SIGSEGV})):
+        done = execute([*command(runtime), "-c", BRANCHES], cwd=ROOT, env=environment(runtime, **queues))
+        assert done.returncode == ended.get(version_of(request), 0), done.stderr
 
 
-def test_the_rules_about_devices_on_two(runtime: Path, tmp_path: Path, record_property: Record) -> None:
+def test_the_rules_about_devices_on_two(runtime: Path, on_simulator: Run) -> None:
     kit = "backends/test_conformance.py"
-    found = outcome(runtime, tmp_path, kit, tests="TestHip and device", SOFTWARE_HSA_DEVICES="2")
-    record_property("tests", found.passed[kit])
-    assert found.passed[kit] > 5
-    assert found.skipped == {}
+    on_simulator(
+        command(runtime),
+        environment(runtime, SOFTWARE_HSA_DEVICES="2"),
+        kit,
+        least={kit: 6},
+        options=("-k", "TestHip and device"),
+    )
 
 
-def test_the_library_below_the_runtime_is_what_it_says(
-    runtime: Path, tmp_path: Path, record_property: Record
-) -> None:
+def test_the_library_below_the_runtime_is_what_it_says(runtime: Path, on_simulator: Run) -> None:
     least = {"simulators/amd/itself.py": 80, "simulators/amd/harshly.py": 20}
-    found = outcome(runtime, tmp_path, *least)
-    record_property("tests", sum(found.passed.values()))
-    assert {name: found.passed[name] for name in least if found.passed[name] < least[name]} == {}
-    assert found.skipped == {}
+    on_simulator(command(runtime), environment(runtime), *least, least=least)
 
 
 def test_the_demo(runtime: Path, tmp_path: Path) -> None:
-    printed = run(
-        runtime,
-        tmp_path,
-        *("-m", "accelerator_graph", "demo", "hip", "--size", "64", "--steps", "100"),
-        *("--output", str(tmp_path / "demo.dot")),
+    unknown = tmp_path / "unknown"
+    arguments = ("--size", "64", "--steps", "100", "--output", str(tmp_path / "demo.dot"))
+    done = execute(
+        [*command(runtime), "-m", "accelerator_graph", "demo", "hip", *arguments],
+        cwd=ROOT,
+        env=environment(runtime, SOFTWARE_HSA_UNKNOWN=str(unknown)),
     )
-    assert "hip, device 0" in printed
-    assert "identical, bit for bit" in printed
+    assert done.returncode == 0, done.stderr
+    assert lacking(unknown) == []
+    assert "hip, device 0" in done.stdout
+    assert "identical, bit for bit" in done.stdout
     assert (tmp_path / "demo.dot").read_text().startswith("digraph")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import inner
 from lanes import LANES
 from processes import execute
 from torch_cpu import environment
 from torch_cpu.forks import Fork
 
-ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT = 300
 pytestmark = pytest.mark.starts("torch_cpu")
 
 PARTS = {
@@ -43,30 +40,14 @@ ALONE = [f"--ignore=tests/{name}" for part in ("callables", "refused") for name 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_tests_that_want_torch_pass(
-    torch_python: Path, part: str, record_property: Callable[[str, object], None]
+    torch_python: Path, run_inner: Callable[..., inner.Outcome], part: str
 ) -> None:
-    done = execute(
-        [
-            *(str(torch_python), "-m", "pytest", "-v", "-p", "no:cacheprovider", "--color=no"),
-            *(f"tests/{name}" for name in PARTS[part]),
-            *(ALONE if part == "others" else ()),
-        ],
-        cwd=ROOT,
-        env=environment.environment(),
-        timeout=TIMEOUT,
-        merged=True,
-        start=Fork,
-    )
-    assert done.returncode == 0, done.stdout
-    found = Counter(re.findall(r"^tests/(\S+\.py)::.* PASSED", done.stdout, re.MULTILINE))
-    record_property("tests", found.total())
     assert {*LANES["torch_cpu"].folders} <= {*PARTS["others"]}
-    passed = {
-        name: sum(count for path, count in found.items() if f"{path}/".startswith(f"{name}/"))
-        for name in PARTS[part]
-    }
-    assert {name: passed[name] for name, least in PARTS[part].items() if passed[name] < least} == {}
-    assert "SKIPPED" not in done.stdout
+    tests = (f"tests/{name}" for name in PARTS[part])
+    options = ALONE if part == "others" else ()
+    found = run_inner([torch_python], *tests, *options, env=environment.environment(), start=Fork)
+    assert found.fewer(PARTS[part]) == {}
+    assert found.skipped == {}
 
 
 def test_without_torch() -> None:

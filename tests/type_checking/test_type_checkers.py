@@ -36,6 +36,7 @@ def test_pyright_finds_the_mistakes_in_code_of_users_and_no_others(env: dict[str
     assert "0 errors" in done.stdout
 
 
+@pytest.mark.promise("everything-has-a-type")
 @STARTS
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_symbol_has_a_declared_type(env: dict[str, str], package: str) -> None:

@@ -48,7 +48,7 @@ class Inputs(NamedTuple):
 def bindables(inputs: Inputs, kept: Iterable[Any]) -> list[Bindable]:
     """Return the arguments that a graph may use where they lie, if some arrays stay in use after a call.
 
-    Those are dense tensors, like torch's, whose library can be told which streams use their memory. But an
+    Those are dense tensors, like torch's, whose library can note which streams use their memory. But an
     argument is copied if the result, or what the function keeps, has a view of it: that is one of the static
     array.
     """

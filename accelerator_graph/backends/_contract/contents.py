@@ -101,7 +101,7 @@ class BackendReport(NamedTuple):
     versions: Mapping[str, str] = MappingProxyType({})
     """Versions by component, from its probe."""
     devices: int | None = None
-    """The number of devices, from its probe; None if the probe can't tell."""
+    """The number of devices, from its probe; None if the probe does not know it."""
     only_named: bool = False
     """It is used only if you name it: its `priority` is None."""
     warning: str = ""

@@ -141,7 +141,7 @@ class Worker:
         return latch
 
     def query(self) -> bool:
-        """Return True if everything has been done; raise the first failure that nobody was told of."""
+        """Return True if everything has been done; raise the first failure that was not raised yet."""
         if not self._is_done():
             if not self.deserted:
                 return False
@@ -150,7 +150,7 @@ class Worker:
         return True
 
     def synchronize(self) -> None:
-        """Wait until everything has been done; raise the first failure that nobody was told of."""
+        """Wait until everything has been done; raise the first failure that was not raised yet."""
         if getattr(here, "worker", None) is self:
             raise _would_deadlock("synchronize")
         self._wait(self.mark(), "synchronize")

@@ -62,7 +62,7 @@ class HotCalls:
 
 
 def hot_calls(driver: Driver, extension: Any) -> HotCalls:
-    """Return the calls, in C if there is an extension and the driver tells the addresses."""
+    """Return the calls, in C if there is an extension and the driver reports the addresses."""
 
     def asking(function: str) -> Number:
         address = driver.address(function, _CUDA)

@@ -1,4 +1,4 @@
-"""One node of a graph: what the driver tells of it, read once, and how it is changed in an executable."""
+"""One node of a graph: what the driver reports of it, read once, and how it is changed in an executable."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int
     """Return what changes one kernel, copy or fill, or all of a child graph; None for other nodes.
 
     Copies of several rows and of arrays can only be enabled and disabled; kernels as well if the driver is
-    too old to tell their arguments. Fills of several rows can't be changed, and no fill can be disabled: with
-    driver 580 its neighbours lose their order, and the context can be lost.
+    too old to report their arguments. Fills of several rows can't be changed, and no fill can be disabled:
+    with driver 580 its neighbours lose their order, and the context can be lost.
     """
     node = Reader(driver)(node_handle(driver, graph.handle, index))
     return node.setter(executable.handle, graph.place)
@@ -110,7 +110,7 @@ class Reader:
     def layout(self, params: Any) -> list[tuple[int, int]]:
         """Return offset and size of each parameter of a kernel node's function.
 
-        Raises `UnsupportedError` if the driver is too old to tell that.
+        Raises `UnsupportedError` if the driver is too old to report them.
         """
         function = int(params.func) or int(params.kern)
         if function not in self._layouts:
@@ -134,7 +134,7 @@ class Node:
     """A node of a kind of which nothing more is known."""
 
     call: ClassVar[str] = ""
-    """The function of the driver that tells its parameters."""
+    """The function of the driver that reports its parameters."""
     blocks: ClassVar[tuple[bytes, ...] | None] = None
     """Its `NodeParameters.blocks` if they are the same for all nodes of the kind."""
     can_be_disabled: ClassVar[bool] = True
@@ -147,7 +147,7 @@ class Node:
 
     @cached_property
     def params(self) -> Any:
-        """What the driver tells: its own struct, or a value."""
+        """The driver's answer: its own struct, or a value."""
         return self.driver.call(self.call, self.handle)
 
     def listed(self, index: int, *, settable: bool) -> GraphNode:
@@ -492,7 +492,7 @@ class _ChildGraph(Node):
 
 
 class _Conditional(Node):
-    """Its bodies are told by drivers and bindings from CUDA 13.2 on only."""
+    """Only drivers and bindings from CUDA 13.2 on report its bodies."""
 
     call = "cuGraphNodeGetParams"
 

@@ -115,7 +115,7 @@ def shape_of(driver: Driver, calls: Calls, graph: int) -> Shape:
     code, failed, found = call_each(handles, questions, _INVALID_VALUE)
     if failed == 0:
         driver.check("cuGraphKernelNodeGetParams", code)
-    if code:  # the driver can't tell a cluster dimension
+    if code:  # the driver does not report a cluster dimension
         return Shape((), (), (), (), Misfit(_NO_CLUSTERS, len(found) // _ROW))
     words = array("Q", found)
     functions, of_libraries = words[0::4], set()
@@ -161,7 +161,7 @@ def _clustered(found: bytes) -> int | None:
 
 
 def _made_for_clusters(driver: Driver, handle: int, is_kernel: bool) -> bool:
-    """Return True if a function or a kernel was compiled for clusters, or the driver can't tell."""
+    """Return True if a function or a kernel was compiled for clusters, or the driver does not report it."""
     width = driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
     if is_kernel:
         answer = driver.answer("cuKernelGetAttribute", width, handle, driver.call("cuCtxGetDevice"))

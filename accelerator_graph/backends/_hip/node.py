@@ -1,4 +1,4 @@
-"""One node of a graph: what the runtime tells of it."""
+"""One node of a graph: what the runtime reports about it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KINDS = [
 
 
 _COPIES_TELL = 7_02_00000
-"""The version of the runtime from which copies tell their parameters: 6.4.3 answers with garbage."""
+"""The first version of the runtime that reports the parameters of copies: 6.4.3 answers with garbage."""
 
 
 class KernelParameters(ctypes.Structure):

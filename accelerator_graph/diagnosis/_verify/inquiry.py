@@ -290,7 +290,7 @@ def _compared(
 ) -> list[Finding]:
     """Compare a replay with eager runs that began with the same arguments and state.
 
-    If they differ, find out why; `cause` is what remains if no experiment tells.
+    If they differ, find out why; `cause` is what remains if no experiment finds another.
     """
     wrong = case.wrong(expected, run, begin, when)
     wrong = [each for each in wrong if case.eager_agrees(each.target, expected, begin)]

@@ -1,4 +1,4 @@
-"""Where a graph is wrong: its nodes, as far as the description tells, and the modules of torch."""
+"""Where a graph is wrong: its nodes, as far as the description shows, and the modules of torch."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def _meet(one: tuple[int, int], other: tuple[int, int] | None) -> bool:
 def last_writer(case: Case, finding: Finding) -> str:
     """Return the last node that writes an array, as a clause; empty if that is not known.
 
-    Of copies and fills the description tells where they write. A kernel, or a function of the host, may write
-    anywhere: with one of them behind the last copy or fill, nothing is known.
+    The description has the places where copies and fills write. A kernel, or a function of the host, may
+    write anywhere: with one of them behind the last copy or fill, nothing is known.
     """
     outputs = [place for place in case.program.outputs if place.name == finding.array]
     if not outputs or outputs[0].extent is None:

@@ -107,7 +107,7 @@ const Drawing = (() => {
 
   // Gives each shown item its place: a column of the page, and a row in it. Returns the rows of a column.
   function place(shown, needed, canvas) {
-    const lanes = new Map(shown.map((item) => [item, item.isGroup && item.open ? 0 : laneOf(item)]));
+    const lanes = new Map(shown.map((item) => [item, laneOf(item)]));
     const widest = 1 + [...lanes.values()].reduce((a, b) => Math.max(a, b), 0), lines = linesOf(shown, lanes);
     const [rows, found] = shape(1 + lines.reduce((a, b) => Math.max(a, b), 0), widest, needed, canvas);
     width = Math.ceil(found);
@@ -210,15 +210,15 @@ const Drawing = (() => {
     }
     const found = boxes(shown, rows), edges = new Map();
     for (const item of shown) {
-      const { index, x, y, left, right } = item.place;
+      const { index, x, y, right } = item.place;
       const hole = !item.isGroup && !item.sides[side];
-      const header = item.isGroup && item.open, wide = header ? right - left + width : width, [tint, ink] = fill(item, side);
+      // The name of an open group is above its first branch, and may be as wide as all of them.
+      const header = item.isGroup && item.open, words = text(item, side), [tint, ink] = fill(item, side);
+      const wide = header ? Math.max(width, Math.min(right - x + width, needed([words]))) : width;
       found.push({
         group: "nodes", classes: [item.isGroup ? (header ? "header" : "group") : hole ? "hole" : "", item.mark || ""].join(" "),
-        position: header ? { x: (left + right) / 2, y } : { x, y }, pannable: true,
-        data: {
-          id: `${index}`, text: hole ? "" : fitted(text(item, side), wide), fill: tint, ink, width: wide,
-        },
+        position: { x: x + (wide - width) / 2, y }, pannable: true,
+        data: { id: `${index}`, text: hole ? "" : fitted(words, wide), fill: tint, ink, width: wide },
       });
       if (hole) found.at(-1).classes = "hole";
     }

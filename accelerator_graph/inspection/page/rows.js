@@ -131,9 +131,17 @@ const Rows = (() => {
       item.parent = parent;
       parent.leaves = parent.leaves.concat(item.isGroup ? finish(item, depth + 1) : [item]);
     }
-    const uids = [parent.leaves[0], parent.leaves.at(-1)].map((item) => item?.sides.find(Boolean).uid);
-    if (!parent.name) Object.assign(parent, { name: `nodes ${uids[0]} to ${uids[1]}`, counted: true });
+    if (!parent.name) named(parent);
     return parent.leaves;
+  }
+
+  // Names a part of a long list: by its first and last label, or by its nodes if it has no labels.
+  function named(part) {
+    part.labels = part.items.flatMap((item) => (item.label ? [item.name] : item.labels || []));
+    const uids = [part.leaves[0], part.leaves.at(-1)].map((item) => item?.sides.find(Boolean).uid);
+    const ends = part.labels.length ? [part.labels[0], part.labels.at(-1)] : uids, several = ends[0] !== ends[1];
+    part.name = `${part.labels.length ? "" : several ? "nodes " : "node "}${several ? ends.join(" to ") : ends[0]}`;
+    part.counted = !part.labels.length;
   }
 
   // Opens whole levels of groups, from the outside, as long as few rows are shown.

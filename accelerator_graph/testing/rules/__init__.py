@@ -61,7 +61,7 @@ class AllRules(
 ):
     """The rules of all topics: first those of single methods, then those of what the library does with them.
 
-    One fault breaks rules of both kinds, and the first tell more of it.
+    One fault breaks rules of both kinds, and the first say more about it.
     """
 
 

@@ -150,7 +150,7 @@ class MemberRules(Case):
         assert self.status(stream) is self.status(fork) is CaptureStatus.NONE
 
     def test_status_function_says_what_capture_status_does(self) -> None:
-        """`NativeCalls.status_function` tells a capture that goes on from none, and from a broken one."""
+        """`NativeCalls.status_function` distinguishes a capture in progress, none, and a broken one."""
         backend, stream = self.backend, self.stream()
         calls = backend.native_calls(stream.native)
         found = None if calls is None else calls.status_function()
@@ -160,13 +160,13 @@ class MemberRules(Case):
         functions = [prototype(address) for address in (found.alive, found.address) if address]
         handle = ctypes.c_void_p(backend.handle_int(stream.native))
 
-        def tells(wanted: int) -> bool:
+        def reads(wanted: int) -> bool:
             status = ctypes.c_int(-1)
             answers = [function(handle, status) for function in functions]
             return not any(answers) and status.value == wanted
 
-        goes_on = partial(tells, found.active)
-        assert tells(0)
+        goes_on = partial(reads, found.active)
+        assert reads(0)
         assert not goes_on()
         graph = self.graph(stream)
         graph.capture_begin()
@@ -175,7 +175,7 @@ class MemberRules(Case):
         self.refusal(stream.synchronize)
         assert goes_on() is (self.status(stream) is CaptureStatus.ACTIVE)
         graph.reset()
-        assert tells(0)
+        assert reads(0)
         assert not goes_on()
 
     @only_if(lambda backend: backend.cuda_like, "has no default stream")

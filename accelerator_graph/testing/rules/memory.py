@@ -237,21 +237,21 @@ class MemoryRules(Case):
 
 
 class AmountRules(Case):
-    """What the backend tells of memory, and the report that is made of that."""
+    """What the backend reports about memory, and the report of the library that contains it."""
 
     @needs(Capability.NODES)
-    def test_memory_is_told_and_disturbs_no_capture(self) -> None:
+    def test_memory_is_reported_and_disturbs_no_capture(self) -> None:
         """`device_memory` and `host_bytes` are plausible or None, and captures go on meanwhile."""
         stream, cell, graph = self.setup()
         recorded = self.recorded(stream, cell)
         executable = self.backend.instantiate(recorded)
         self._plausible(self.backend.device_memory(recorded))
-        told = self.backend.host_bytes(recorded)
+        reported = self.backend.host_bytes(recorded)
         with graph:
             self.enqueue(stream, cell)
             self._plausible(self.backend.device_memory(recorded))
             self._plausible(self.backend.device_memory(executable))
-            for each in (told, self.backend.host_bytes(recorded), self.backend.host_bytes(executable)):
+            for each in (reported, self.backend.host_bytes(recorded), self.backend.host_bytes(executable)):
                 assert each is None or each >= 0
             self.enqueue(stream, cell)
         self.backend.destroy_graph(recorded)
@@ -307,13 +307,13 @@ class AmountRules(Case):
         self.backend.destroy_graph(graph)
         return parameters, nodes
 
-    def test_memory_of_a_graph_is_told(self) -> None:
+    def test_memory_of_a_graph_is_reported(self) -> None:
         """`Graph.memory` says of each part how large it is or why that is not known, and changes nothing."""
         stream, cell = self.stream(), self.cell()
         if self.has(Capability.NODES):
             with self.executable(stream, cell) as executable:
-                told = self.backend.host_bytes(executable)
-                assert told is None or told >= 0
+                reported = self.backend.host_bytes(executable)
+                assert reported is None or reported >= 0
         with ag.measure_memory():
             graph = self.captured(stream, cell, keep_graph=True)
             before = graph.memory()

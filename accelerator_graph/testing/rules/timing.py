@@ -112,7 +112,7 @@ class TimingRules(Case):
             end = stream.record(timing=True)
             try:
                 start.elapsed_time(end)
-                assert end.query(), "the time of work in progress was told"
+                assert end.query(), "work in progress had a time"
                 refused = False
             except ag.GraphStateError:
                 refused = True
@@ -166,7 +166,7 @@ class TimingRules(Case):
 
 
 class GraphEventRules(Case):
-    """What `instantiate_timed` makes does the work of the graph, and tells when its parts begin and end."""
+    """What `instantiate_timed` makes does the work of the graph, and reports when its parts begin and end."""
 
     @needs(Capability.GRAPH_EVENTS)
     def test_graph_events_have_the_work_between_them(self) -> None:
@@ -243,7 +243,7 @@ class GraphEventRules(Case):
 
     @needs(Capability.NODE_TIMES)
     def test_node_times_are_of_every_run(self) -> None:
-        """`time_nodes` does the work as often as it is asked to and tells of each run, or is refused."""
+        """`time_nodes` does the work as often as it is asked to and reports each run, or is refused."""
         stream, cell = self.stream(), self.cell()
         graph = self._slow(stream, cell)
         ids = {node.id for node in self.backend.nodes(graph)[0]}

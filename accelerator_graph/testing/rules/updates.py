@@ -354,7 +354,7 @@ class NodeChangeRules(Case):
     """`Graph.set_node`, and the backend's `node_setter`."""
 
     @needs(Capability.SET_NODE, Capability.ENQUEUE, Capability.NODES)
-    def test_what_can_be_changed_is_told(self) -> None:
+    def test_what_can_be_changed_is_reported(self) -> None:
         """`GraphNode.settable` is what the setter of each node can change; nothing if there is none."""
         graph = self._filled_and_copied()[0]
         runner = graph._runner

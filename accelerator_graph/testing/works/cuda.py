@@ -71,7 +71,7 @@ class CudaWork(DeviceWork):
         self._counts = Counts(STEPS, made)
 
     def counting(self) -> AbstractContextManager[None]:
-        """Count the backend's calls of cuda-python, since the driver tells no numbers of objects."""
+        """Count the backend's calls of cuda-python, since the driver reports no numbers of objects."""
         return self._counts.counting(driver)
 
     def live_objects(self) -> Mapping[str, int]:

@@ -55,7 +55,7 @@ class HipWork(DeviceWork):
         self._counts = Counts(STEPS, made)
 
     def counting(self) -> AbstractContextManager[None]:
-        """Count the backend's calls of the runtime, which tells no numbers of objects."""
+        """Count the backend's calls of the runtime, which reports no numbers of objects."""
         backend: Any = ag.backends.get(self.backend)
         functions = backend.driver._library
         for name in STEPS:

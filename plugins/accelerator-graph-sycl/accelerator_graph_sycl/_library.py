@@ -86,7 +86,7 @@ def path() -> str | None:
 
 
 def reason_of(code_name: str, detail: str) -> Reason:
-    """Return the neutral cause of a failure. What failed below SYCL, only the text tells."""
+    """Return the neutral cause of a failure. Only the text says what failed below SYCL."""
     if code_name == "memory_allocation" or re.search("UR_RESULT_ERROR_OUT_OF_(HOST|DEVICE)_MEMORY", detail):
         return "out_of_memory"
     return "device_lost" if "UR_RESULT_ERROR_DEVICE_LOST" in detail else "other"

@@ -10,6 +10,7 @@ from threads import in_thread
 pytestmark = pytest.mark.usefixtures("no_error_left")
 
 
+@pytest.mark.promise("other-threads-break-nothing")
 @pytest.mark.parametrize(
     ("mode", "here", "elsewhere"),
     [("global", False, False), ("thread_local", False, True), ("relaxed", True, True)],
@@ -57,6 +58,7 @@ def test_unjoined_work_ends_a_capture_without_a_graph(backend, stream, other, bl
     assert backend.capture_status(other) is CaptureStatus.NONE
 
 
+@pytest.mark.promise("graphs-end-at-any-time")
 @pytest.mark.parametrize("where", [lambda work: work(), in_thread], ids=["same thread", "other thread"])
 @pytest.mark.parametrize("mode", MODES)
 def test_housekeeping_breaks_no_capture(bench, backend, stream, other, block, mode, where):

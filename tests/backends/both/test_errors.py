@@ -95,6 +95,7 @@ REASONS = {
 }
 
 
+@pytest.mark.promise("same-reason-everywhere")
 @pytest.mark.parametrize(("code", "reason"), REASONS.items())
 def test_reasons(code, reason):
     name = IntEnum("codes", {"A_CODE": code})

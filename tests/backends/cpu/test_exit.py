@@ -212,6 +212,7 @@ def test_a_thread_that_is_being_started_is_no_error():
     assert run(GRAPH + textwrap.dedent(code)) == ""
 
 
+@pytest.mark.promise("exit-does-not-wait-for-ever")
 def test_work_that_takes_less_than_a_second_completes():
     code = """
     stream.launch(time.sleep, 0.2)
@@ -221,6 +222,7 @@ def test_work_that_takes_less_than_a_second_completes():
     assert run(GRAPH + textwrap.dedent(code)) == "[1, 1]\n"
 
 
+@pytest.mark.promise("exit-does-not-wait-for-ever")
 def test_work_that_never_ends_delays_no_exit():
     code = """
     other, begun = ag.Stream(backend="cpu"), threading.Barrier(3)

@@ -44,6 +44,7 @@ def test_a_run_completes_though_its_executable_is_destroyed(backend, stream, cap
     assert log == [1]
 
 
+@pytest.mark.promise("runs-are-kept-in-order")
 def test_replays_take_effect_in_call_order_on_whatever_streams(backend, streams, capture):
     gate, log, turn = threading.Event(), [], iter(range(1000))
     executable = backend.instantiate(

@@ -74,6 +74,7 @@ def test_a_description_says_what_can_be_changed(scene):
     assert kernel.values is None
 
 
+@pytest.mark.promise("float-argument-is-refused")
 def test_arguments_of_a_kernel(scene):
     graph = scene.graph
     assert scene.run() == (1, 1, [3, 4, 5, 6])
@@ -147,6 +148,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.promise("bad-nodes-are-refused-first")
 @pytest.mark.parametrize(("node", "change", "kind", "match"), WRONG)
 def test_bad_input_is_refused_before_anything_is_touched(scene, node, change, kind, match):
     with pytest.raises(kind, match=match):
@@ -180,6 +182,7 @@ def test_fills_of_several_rows_can_not_be_changed(stream, blocks):
         graph.set_node(0, enabled=False)
 
 
+@pytest.mark.promise("no-run-sees-some-changes")
 def test_what_is_bound_in_c_never_runs_half_of_the_changes(scene, stream):
     """Threads launch through the driver's function while nodes are changed."""
     launch, over, errors = scene.graph.bind(), threading.Event(), []

@@ -39,6 +39,7 @@ def appender(backend, kernels, stream, cells):
 # ---- one after another ---------------------------------------------------------------------------
 
 
+@pytest.mark.promise("runs-are-kept-in-order")
 def test_a_run_on_another_stream_waits_for_the_last_one(backend, appender, gate, cells, stream, apart):
     gate.close(stream)
     backend.replay(appender, stream)

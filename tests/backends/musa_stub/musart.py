@@ -24,7 +24,7 @@ DEVICES = 2
 MODES = ("global", "thread_local", "relaxed")
 
 
-class musaError(IntEnum):  # noqa: N801
+class musaError(IntEnum):
     """Codes with the numbers of CUDA's."""
 
     musaSuccess = 0
@@ -51,7 +51,7 @@ _CODES = {
 }
 
 
-class musaStream_t(int):  # noqa: N801
+class musaStream_t(int):
     """A handle of a stream."""
 
 
@@ -176,29 +176,29 @@ def _enqueue(handle: Any, name: str, work: Callable[[], object]) -> None:
 
 
 @_function
-def musaGetDeviceCount() -> int:  # noqa: N802
+def musaGetDeviceCount() -> int:
     return DEVICES
 
 
 @_function
-def musaGetDevice() -> int:  # noqa: N802
+def musaGetDevice() -> int:
     return int(getattr(_thread, "device", 0))
 
 
 @_function
-def musaSetDevice(device: int) -> None:  # noqa: N802
+def musaSetDevice(device: int) -> None:
     _thread.device = device
 
 
 @_function
-def musaThreadExchangeStreamCaptureMode(mode: int) -> int:  # noqa: N802
+def musaThreadExchangeStreamCaptureMode(mode: int) -> int:
     former: int = getattr(_thread, "mode", 0)
     _thread.mode = mode
     return former
 
 
 @_function
-def musaHostAlloc(nbytes: int, flags: int) -> int:  # noqa: N802
+def musaHostAlloc(nbytes: int, flags: int) -> int:
     memory = (ctypes.c_ubyte * nbytes)()
     _objects[ctypes.addressof(memory)] = memory
     return ctypes.addressof(memory)
@@ -208,17 +208,17 @@ def musaHostAlloc(nbytes: int, flags: int) -> int:  # noqa: N802
 
 
 @_function
-def musaDeviceGetStreamPriorityRange() -> tuple[int, int]:  # noqa: N802
+def musaDeviceGetStreamPriorityRange() -> tuple[int, int]:
     return 0, -2
 
 
 @_function
-def musaStreamCreateWithPriority(flags: int, priority: int) -> Any:  # noqa: N802
+def musaStreamCreateWithPriority(flags: int, priority: int) -> Any:
     return _made(_Stream(getattr(_thread, "device", 0)), musaStream_t)
 
 
 @_function
-def musaStreamDestroy(stream: Any) -> None:  # noqa: N802
+def musaStreamDestroy(stream: Any) -> None:
     found = _objects.pop(int(stream))
     if found.capture is not None:
         _captures.refused(found.capture)
@@ -226,12 +226,12 @@ def musaStreamDestroy(stream: Any) -> None:  # noqa: N802
 
 
 @_function
-def musaStreamGetDevice(stream: Any) -> int:  # noqa: N802
+def musaStreamGetDevice(stream: Any) -> int:
     return _stream(stream).device
 
 
 @_function
-def musaStreamSynchronize(stream: Any) -> None:  # noqa: N802
+def musaStreamSynchronize(stream: Any) -> None:
     found, done = _stream(stream), threading.Event()
     _captures.check_waiting(found, "synchronize")
     found.put(int, done.set)
@@ -239,19 +239,19 @@ def musaStreamSynchronize(stream: Any) -> None:  # noqa: N802
 
 
 @_function
-def musaStreamQuery(stream: Any) -> Any:  # noqa: N802
+def musaStreamQuery(stream: Any) -> Any:
     found = _stream(stream)
     _captures.check_waiting(found, "query")
     return musaError.musaErrorNotReady if found.unfinished else None
 
 
 @_function
-def musaEventCreateWithFlags(flags: int) -> Any:  # noqa: N802
+def musaEventCreateWithFlags(flags: int) -> Any:
     return _made(_Event())
 
 
 @_function
-def musaEventRecord(event: Any, stream: Any) -> None:  # noqa: N802
+def musaEventRecord(event: Any, stream: Any) -> None:
     found, on = _objects[event], _stream(stream)
     point = _captures.mark(on)
     if point is None:
@@ -261,24 +261,24 @@ def musaEventRecord(event: Any, stream: Any) -> None:  # noqa: N802
 
 
 @_function
-def musaStreamWaitEvent(stream: Any, event: Any, flags: int) -> None:  # noqa: N802
+def musaStreamWaitEvent(stream: Any, event: Any, flags: int) -> None:
     found, on = _objects[event], _stream(stream)
     if not _captures.link(on, found):
         on.put(found.done.wait)
 
 
 @_function
-def musaEventQuery(event: Any) -> Any:  # noqa: N802
+def musaEventQuery(event: Any) -> Any:
     return None if _objects[event].done.is_set() else musaError.musaErrorNotReady
 
 
 @_function
-def musaEventSynchronize(event: Any) -> None:  # noqa: N802
+def musaEventSynchronize(event: Any) -> None:
     _objects[event].done.wait()
 
 
 @_function
-def musaEventElapsedTime(start: Any, end: Any) -> Any:  # noqa: N802
+def musaEventElapsedTime(start: Any, end: Any) -> Any:
     events = _objects[start], _objects[end]
     if not all(each.done.is_set() for each in events):
         return musaError.musaErrorNotReady
@@ -286,7 +286,7 @@ def musaEventElapsedTime(start: Any, end: Any) -> Any:  # noqa: N802
 
 
 @_function
-def musaEventDestroy(event: Any) -> None:  # noqa: N802
+def musaEventDestroy(event: Any) -> None:
     del _objects[event]
 
 
@@ -294,17 +294,17 @@ def musaEventDestroy(event: Any) -> None:  # noqa: N802
 
 
 @_function
-def musaMemsetAsync(address: int, value: int, nbytes: int, stream: Any) -> None:  # noqa: N802
+def musaMemsetAsync(address: int, value: int, nbytes: int, stream: Any) -> None:
     _enqueue(stream, "fill", partial(ctypes.memset, address, value, nbytes))
 
 
 @_function
-def musaMemcpyAsync(target: int, source: int, nbytes: int, kind: int, stream: Any) -> None:  # noqa: N802
+def musaMemcpyAsync(target: int, source: int, nbytes: int, kind: int, stream: Any) -> None:
     _enqueue(stream, "copy", partial(ctypes.memmove, target, source, nbytes))
 
 
 @_function
-def musaLaunchKernel(kernel: int, *args: Any) -> None:  # noqa: N802
+def musaLaunchKernel(kernel: int, *args: Any) -> None:
     *_, stream, arguments, _ = args
     types, function = _objects[kernel]
     places = (ctypes.c_void_p * len(types)).from_address(arguments)
@@ -326,13 +326,13 @@ def kernel(*types: Any) -> Callable[[Callable[..., object]], int]:
 
 
 @_function
-def musaStreamBeginCapture(stream: Any, mode: int) -> None:  # noqa: N802
+def musaStreamBeginCapture(stream: Any, mode: int) -> None:
     capture = _captures.begin(_stream(stream), MODES[mode])  # type: ignore[arg-type]
     _objects[id(capture)] = capture
 
 
 @_function
-def musaStreamEndCapture(stream: Any) -> Any:  # noqa: N802
+def musaStreamEndCapture(stream: Any) -> Any:
     capture = _stream(stream).capture
     if capture is None or capture.origin is not _stream(stream):
         return musaError.musaErrorIllegalState
@@ -341,12 +341,12 @@ def musaStreamEndCapture(stream: Any) -> Any:  # noqa: N802
 
 
 @_function
-def musaStreamIsCapturing(stream: Any) -> int:  # noqa: N802
+def musaStreamIsCapturing(stream: Any) -> int:
     return list(CaptureStatus).index(_captures.status(_stream(stream)))
 
 
 @_function
-def musaStreamGetCaptureInfo(stream: Any) -> tuple[int, int, int]:  # noqa: N802
+def musaStreamGetCaptureInfo(stream: Any) -> tuple[int, int, int]:
     found = _stream(stream)
     info = _captures.info(found)
     status = list(CaptureStatus).index(_captures.status(found))
@@ -354,35 +354,35 @@ def musaStreamGetCaptureInfo(stream: Any) -> tuple[int, int, int]:  # noqa: N802
 
 
 @_function
-def musaGraphGetNodes(graph: Any) -> tuple[list[int], int]:  # noqa: N802
+def musaGraphGetNodes(graph: Any) -> tuple[list[int], int]:
     found = _objects[graph]
     return [], found.count if isinstance(found, Capture) else len(found)
 
 
 @_function
-def musaGraphInstantiateWithFlags(graph: Any, flags: int) -> Any:  # noqa: N802
+def musaGraphInstantiateWithFlags(graph: Any, flags: int) -> Any:
     return _made((_objects[graph], Runs()))
 
 
 @_function
-def musaGraphUpload(executable: Any, stream: Any) -> None:  # noqa: N802
+def musaGraphUpload(executable: Any, stream: Any) -> None:
     _objects[executable], _stream(stream)
 
 
 @_function
-def musaGraphLaunch(executable: Any, stream: Any) -> None:  # noqa: N802
+def musaGraphLaunch(executable: Any, stream: Any) -> None:
     (work, runs), on = _objects[executable], _stream(stream)
     _captures.check_waiting(on, "replay")
     runs.enqueue(_Run(work, on))
 
 
 @_function
-def musaGraphDestroy(graph: Any) -> None:  # noqa: N802
+def musaGraphDestroy(graph: Any) -> None:
     del _objects[graph]
 
 
 @_function
-def musaGraphExecDestroy(executable: Any) -> None:  # noqa: N802
+def musaGraphExecDestroy(executable: Any) -> None:
     del _objects[executable]
 
 

@@ -190,7 +190,7 @@ class TellsTheParametersInAnotherOrder(CpuBackend):
         return [*super().parameters(graph)][::-1]
 
 
-@caught_by("test_memory_is_told_and_disturbs_no_capture")
+@caught_by("test_memory_is_reported_and_disturbs_no_capture")
 class TellingMemoryBreaksCaptures(CpuBackend):
     def capture_begin(self, stream: Any, mode: Any) -> Any:
         self.latest = super().capture_begin(stream, mode)
@@ -201,19 +201,19 @@ class TellingMemoryBreaksCaptures(CpuBackend):
         return DeviceMemory(1, 2)
 
 
-@caught_by("test_memory_is_told_and_disturbs_no_capture")
+@caught_by("test_memory_is_reported_and_disturbs_no_capture")
 class HasMoreThanAllMemory(CpuBackend):
     def device_memory(self, obj: Any) -> Any:
         return DeviceMemory(2, 1)
 
 
-@caught_by("test_memory_of_a_graph_is_told")
+@caught_by("test_memory_of_a_graph_is_reported")
 class IsSmallerThanNothing(CpuBackend):
     def host_bytes(self, obj: Any) -> int:
         return -1
 
 
-@caught_by("test_memory_of_a_graph_is_told")
+@caught_by("test_memory_of_a_graph_is_reported")
 class TellsMemoryInWords(CpuBackend):
     def device_memory(self, obj: Any) -> Any:
         return DeviceMemory("a gigabyte", "two gigabytes")  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ class ExplicitForgetsTheFormerWork(Explicit, UpdatesGraphs):
         return Misfit("it differs")
 
 
-@caught_by("test_what_can_be_changed_is_told")
+@caught_by("test_what_can_be_changed_is_reported")
 class TellsThatNothingCanBeChanged(CpuBackend):
     def nodes(self, graph: Any) -> GraphContents:
         nodes, edges = super().nodes(graph)
@@ -109,7 +109,7 @@ class ChangesTheGraph(_Setter):
         setter._apply = apply
 
 
-@caught_by("test_what_can_be_changed_is_told")
+@caught_by("test_what_can_be_changed_is_reported")
 class SettersAreOfAnotherSize(_Setter):
     def spoil(self, setter: Any, graph: Any, executable: Any, node: int) -> None:
         setter.nbytes += 1
