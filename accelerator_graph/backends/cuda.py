@@ -55,7 +55,9 @@ class CudaBackend(DriverBackend, TimesGraphs, ProfilesGraphs, ChangesGraphs, Upd
 
     def context_id(self, stream: Any) -> int:
         """Return the driver's number for the stream's context."""
-        return self.driver.ask_context(self.driver.place_of(stream))
+        driver = self.driver
+        current = int(stream) in SPECIAL_STREAMS and driver.ask_current()
+        return driver.ask_context(current or driver.place_of(stream))
 
     # ---- capture ---------------------------------------------------------------------------------
 
