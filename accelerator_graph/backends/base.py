@@ -293,14 +293,6 @@ class Backend(Recorder):
         """
         return None
 
-    def current_stream(self, device: int | None = None) -> Any | None:
-        """Return this thread's current stream in the runtime, on a device or the current one, if any.
-
-        The same stream, by ``==``, as long as nobody changes it. For runtimes in which users choose a stream;
-        a default stream that is always there is not one.
-        """
-        return None
-
     def context_id(self, stream: Any) -> int | None:
         """Return a number for the stream's context; None without contexts.
 

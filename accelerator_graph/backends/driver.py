@@ -146,11 +146,12 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
         driver = self.driver
-        place = driver.place_of(stream)
-        if driver.ask_current() == int(place):  # without `within`: each capture waits
+        place, current = driver.place_of(stream), driver.ask_current()
+        if current == int(place):  # without `within`: each capture waits
             driver.wait(stream)
         else:
-            driver.within(place, driver.wait, stream)
+            with driver.exchanged(current, place):
+                driver.wait(stream)
 
     def as_stream(self, obj: object) -> Any | None:
         """Recognise handles and the binding's streams."""
@@ -264,11 +265,12 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         if int(stream) in LEGACY_STREAMS:
             return None
         driver = self.driver
-        place = driver.place_of(stream)
-        if driver.ask_current() == int(place):  # likewise
+        place, current = driver.place_of(stream), driver.ask_current()
+        if current == int(place):  # likewise
             found = driver.ask_capture(stream)
         else:
-            found = driver.within(place, driver.ask_capture, stream)
+            with driver.exchanged(current, place):
+                found = driver.ask_capture(stream)
         return None if found is None else CaptureInfo(*found)
 
     def native_calls(self, stream: Any) -> NativeCalls:

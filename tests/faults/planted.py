@@ -249,7 +249,7 @@ BUGS = {
         destroy_again, *("interrupts", "any_moment_of_a_destruction", "at .*: a stale handle")
     ),
     "the context or device of the caller does not come back": Bug(
-        lambda: replace(room("driver").Driver, "_exchanged", never_leave),
+        lambda: replace(room("driver").Driver, "exchanged", never_leave),
         *("every_call", "stream-query", "the (contexts|current device)"),
     ),
     "the capture mode of the thread does not come back": Bug(
@@ -275,7 +275,7 @@ BUGS = {
         launch_what_nobody_holds, *("replays", "reset_during_a_launch", "destroyed under the launch")
     ),
     "a stream is queried without its context": Bug(
-        lambda: replace(room("driver").Driver, "_exchanged", lambda original: lambda *_: nullcontext()),
+        lambda: replace(room("driver").Driver, "exchanged", lambda original: lambda *_: nullcontext()),
         *("threads", "thread_without_a_context", "returned CUDA_ERROR_INVALID_CONTEXT", "cuda"),
     ),
     "the thread's last error stays": Bug(

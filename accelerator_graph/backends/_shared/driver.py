@@ -421,9 +421,10 @@ class Driver:
         before = self.ask_current()
         if before == int(place):
             return _NOTHING_TO_DO
-        return self._exchanged(before, place)
+        return self.exchanged(before, place)
 
-    def _exchanged(self, before: int, place: Any) -> AbstractContextManager[None]:
+    def exchanged(self, before: int, place: Any) -> AbstractContextManager[None]:
+        """Make a place current that is not; afterwards `before` is, which was asked for."""
         return Between(partial(self.call, self.names.set_current, place), partial(self.set_back, before))
 
     def within(self, place: Any, work: Callable[..., Result], *args: Any) -> Result:
@@ -431,7 +432,7 @@ class Driver:
         before = self.ask_current()
         if before == int(place):
             return work(*args)
-        with self._exchanged(before, place):
+        with self.exchanged(before, place):
             return work(*args)
 
     def set_back(self, place: int) -> None:
