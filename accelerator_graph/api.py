@@ -141,8 +141,8 @@ class Graph(BaseGraph):
         GraphStateError
             Nothing was captured, or the graph has its executable and was not kept.
         DriverError
-            It failed. The former executable is still there, unless the graph allows only one executable at
-            a time: then the graph is captured and has none.
+            The executable could not be made. The former one is still there, unless the graph allows only one
+            executable at a time: then the graph is captured and has none.
         """
         runner = self._runner_for("instantiate()")
         if runner.executable is not None and self._keeps != "graph":
@@ -157,14 +157,17 @@ class Graph(BaseGraph):
         Parameters
         ----------
         stream : stream, optional
-            Where to. By default the stream that the graph was made with, or the `Stream` that was current
-            when the capture began. If that was the current stream of a framework, the replay goes to that
-            framework's current stream of this moment, on this thread and the graph's device.
+            The stream to replay on. By default the one that the graph was made with, or the `Stream` that was
+            current when the capture began. If that was the current stream of a framework, the replay goes to
+            the stream that is the framework's current one now, on this thread and the graph's device.
 
         Raises
         ------
         GraphStateError
-            Nothing was captured.
+            Nothing was captured, the stream was closed, or an observer refuses the replay, as `ownership`
+            does once an array is gone. Nothing was launched.
+        TypeError, ValueError
+            `stream` is not a stream, or is not of the graph's backend and device.
         CaptureError
             The stream is capturing and the backend can't record a replay, or a former executable has run on a
             stream that is being captured now, so that no other stream can wait for it. Nothing was touched.
@@ -204,8 +207,15 @@ class Graph(BaseGraph):
         Parameters
         ----------
         stream : stream, optional
-            Where to. By default the stream that `replay` would go to at this moment; a framework that
-            later makes another stream current does not change that.
+            The stream to replay on. By default the one that `replay` would go to at this moment; a framework
+            that later makes another stream current does not change that.
+
+        Raises
+        ------
+        GraphStateError, TypeError, ValueError
+            As in `replay`.
+        DriverError
+            The graph had no executable, and none could be made.
         """
         runner = self._runner_for("bind()")
         target = None if stream is None else runner.stream_for(stream).held()
@@ -240,8 +250,8 @@ class Graph(BaseGraph):
         """Make the graph empty: release the executable, the graph, the pool and all retained objects.
 
         Callables from `bind` raise `GraphStateError` from then on. Runs that are under way complete.
-        A capture that is under way is abandoned; if another thread, which is still alive, began it, that is
-        a `GraphStateError`.
+        A capture that is under way is abandoned. Raises `GraphStateError` if another thread began it and is
+        still alive.
         """
         if self._capture is not None:
             self._capture_here("reset()")
@@ -356,7 +366,10 @@ class Graph(BaseGraph):
     # ---- facts ---------------------------------------------------------------------------------
 
     def pool(self) -> pools.PoolId:
-        """Return the id of the graph's memory pool, for other graphs to share."""
+        """Return the id of the graph's memory pool, for other graphs to share.
+
+        Raises `GraphStateError` if nothing was captured.
+        """
         return self._runner_for("pool()").lease.shown
 
     def describe(self) -> inspection.GraphDescription:
@@ -479,7 +492,7 @@ class Graph(BaseGraph):
         Parameters
         ----------
         path : path-like
-            Where to. An existing file is replaced once the new one is whole.
+            The file to write. An existing file is replaced once the new one is whole.
         verbose : bool
             Have the vendor write the parameters of the nodes, too.
         profile : GraphProfile, optional
@@ -508,23 +521,37 @@ class Graph(BaseGraph):
         write_file(path, write)
 
     def raw_graph(self) -> int:
-        """Return the vendor's handle of the graph. It stays owned by this object, until `reset`."""
+        """Return the vendor's handle of the graph, which this object owns until `reset`.
+
+        Raises `GraphStateError` if nothing was captured or the graph was not kept, and `UnsupportedError` if
+        the backend has no handles.
+        """
         captured = self._kept("raw_graph()")
         return captured.backend.handle_int(captured.native)
 
     def raw_executable(self) -> int:
-        """Return the vendor's handle of the executable. Valid until `reset` or `instantiate`."""
+        """Return the vendor's handle of the executable. This object owns it, until `reset` or `instantiate`.
+
+        Raises `GraphStateError` if there is no executable, and `UnsupportedError` if the backend has no
+        handles.
+        """
         executable = self._runner_for("raw_executable()").launchable()
         return executable.backend.handle_int(executable.native)
 
     def raw_cuda_graph(self) -> int:
-        """As `raw_graph`, on backends whose graphs are a ``cudaGraph_t`` or ``hipGraph_t``."""
+        """Return the same as `raw_graph` if it is a ``cudaGraph_t`` or ``hipGraph_t``.
+
+        Raises `UnsupportedError` if it is not.
+        """
         self._kept("raw_cuda_graph()")
         self._runner_for("raw_cuda_graph()").check_cuda_like()
         return self.raw_graph()
 
     def raw_cuda_graph_exec(self) -> int:
-        """As `raw_executable`, on backends where that is a ``cudaGraphExec_t`` or ``hipGraphExec_t``."""
+        """Return the same as `raw_executable` if it is a ``cudaGraphExec_t`` or ``hipGraphExec_t``.
+
+        Raises `UnsupportedError` if it is not.
+        """
         self._runner_for("raw_cuda_graph_exec()").check_cuda_like()
         return self.raw_executable()
 
@@ -552,7 +579,10 @@ class Graph(BaseGraph):
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes were captured."""
+        """How many nodes were captured.
+
+        Raises `GraphStateError` if nothing was captured, and `UnsupportedError` if the backend can't count.
+        """
         return self._runner_for("num_nodes").num_nodes()
 
     # ---- for the next capture ------------------------------------------------------------------

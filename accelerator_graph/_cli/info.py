@@ -28,7 +28,7 @@ PREFIX = "ACCELERATOR_GRAPH_"
 def print_facts(backend: str | None, *, as_json: bool) -> bool:
     """Print the facts, and return False if the backend that is named can't be used.
 
-    That is the backend of the argument, else that of the environment.
+    That is the backend of the argument or, without one, that of the environment.
     """
     found = installation_facts(backend)
     print(json.dumps(found, indent=2) if as_json else "\n".join(fact_lines(found)))

@@ -50,7 +50,7 @@ def check_mode(mode: object) -> CaptureMode:
     if not isinstance(mode, str):
         raise TypeError(f"capture_error_mode must be a string, one of {', '.join(MODES)}, not {mode!r}.")
     if mode not in MODES:
-        raise ValueError(f"capture_error_mode must be one of {', '.join(MODES)}, not {mode!r}.")
+        raise ValueError(f"capture_error_mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}.")
     return mode
 
 

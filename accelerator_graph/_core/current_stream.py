@@ -111,7 +111,7 @@ def _of_frameworks(backend: str | None, or_default: bool) -> Stream | None:
         if found is not None and (found.backend, found.handle) != (stream.backend, stream.handle):
             raise ValueError(
                 f"{who} and {current.who} have different current streams, the {describe(found)} and the "
-                f"{describe(stream)}; name the stream that is meant."
+                f"{describe(stream)}; name the stream that you mean."
             )
         found, who = stream, current.who
     if failure is not None and found is None and fallback is None:

@@ -219,7 +219,7 @@ class BaseGraph:
         CaptureError
             The capture did not become a graph. The graph is empty.
         DriverError
-            It could not be instantiated. The graph is captured if it is kept, else empty.
+            No executable could be made. The graph is captured if it is kept, otherwise empty.
 
         Warns
         -----
@@ -427,6 +427,13 @@ class graph(Generic[G]):
         the thread, which waits for the current one.
     prepare : bool
         Synchronise the current stream before the capture, or the captured one if it was named.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is of the wrong type or value.
+    GraphStateError, CaptureError, DriverError, UnsupportedError, BackendUnavailableError
+        At the beginning of the block, as in `Graph.capture_begin`; at its end, as in `Graph.capture_end`.
 
     Notes
     -----

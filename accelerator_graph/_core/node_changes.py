@@ -351,5 +351,8 @@ def set_nodes(graph: BaseGraph, what: str, wanted: Mapping[int, NodeChange]) -> 
                 pass
         except BaseException as error:
             if runner.dropped:
-                error.add_note("The executable was changed in part, and the graph has none now.")
+                error.add_note(
+                    "The executable was changed in part, so the graph has none now; call instantiate(), and "
+                    "make the changes again."
+                )
             raise

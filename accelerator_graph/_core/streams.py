@@ -67,11 +67,11 @@ class Stream:
     ----------
     device : int, optional
         Ordinal of the device. By default that of `like`, or else that of the current stream, or the one
-        that a framework on this backend is on, else 0.
+        that a framework on this backend is on, or else 0.
     backend : str, optional
         Name of the backend. By default that of `like`; without it, the one that was chosen by
         `use_backend` or ``ACCELERATOR_GRAPH_BACKEND``, or else that of the current stream, or the
-        first usable accelerator, else ``"cpu"``. An installed plug-in counts as an accelerator unless
+        first usable accelerator, or else ``"cpu"``. An installed plug-in counts as an accelerator unless
         it asks to be named.
     like : stream, optional
         Any object that stands for a stream; the new one shares its device and context.
@@ -251,7 +251,25 @@ class Stream:
         self._retain(dst, src)
 
     def launch(self, work: Any, /, *args: Any, **how: Any) -> None:
-        """Enqueue `work(*args)`: a callable on cpu, a kernel elsewhere; `how` is the backend's."""
+        """Enqueue `work(*args)`: a callable on cpu, a kernel elsewhere.
+
+        Parameters
+        ----------
+        work : callable or kernel
+            What to run.
+        *args
+            Its arguments.
+        **how
+            How the backend launches it: ``grid``, ``block`` and ``shared_bytes`` on CUDA and HIP; on cpu,
+            keyword arguments of the callable.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The backend can't launch `work`, or an argument is of the wrong type or value.
+        GraphStateError
+            The stream was closed.
+        """
         _held = self._owner  # as in `_in_use`
         if self._closed or self._forks != ownership.forks:
             self._check()
@@ -296,6 +314,15 @@ class Stream:
         `other` may be anything that stands for a stream. If it is being captured, this stream takes part
         in that capture from now on, and has to be joined before it ends: the captured stream waits for
         this one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `other` is neither an event nor a stream, or is of another backend.
+        GraphStateError
+            One of the streams was closed.
+        DriverError
+            The wait would join a capture with work from outside it, or with another capture.
         """
         _held = self._in_use()
         if isinstance(other, Event):
@@ -473,7 +500,8 @@ def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Str
 def _check_device(backend: Backend, device: int) -> None:
     count = backend.device_count()
     if not 0 <= device < count:
-        raise ValueError(f"device {device}: backend {backend.name!r} has {count}, counted from 0.")
+        found = f"{count} device{'s' if count != 1 else ''}"
+        raise ValueError(f"device {device}: backend {backend.name!r} has {found}, counted from 0.")
 
 
 def _checked_nbytes(nbytes: object) -> int | None:

@@ -108,8 +108,8 @@ def check_shareable(captured: Captured, what: str) -> None:
 def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate:
     """Let a graph that was captured do other work from now on.
 
-    If that fails, it does what it did before; but if it can't be known what its executable would do, it has
-    none, and the error says so.
+    If that fails, the graph does what it did before. If nobody can know what its executable would do, the
+    executable is given up, and a note of the error says that.
     """
     with runner.lock, Changing(runner, what):
         intact, taken = True, None
@@ -137,7 +137,10 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
             elif not intact:
                 runner.refuse("an update of the graph has failed; call instantiate() or replay()")
                 graph._launch = None
-                error.add_note("The executable may have been changed in part, and the graph has none now.")
+                error.add_note(
+                    "The executable may have been changed in part, so the graph has none now; call "
+                    "instantiate() or replay() to make one."
+                )
             raise
         runner.measured = measured
         graph._make_ready(runner)

@@ -157,7 +157,7 @@ def run(backend: str | None, size: int | None, steps: int | None, output: str | 
 
 
 def best() -> str:
-    """Return the backend that the user has named, else the best one that the demo has a kernel for."""
+    """Return the backend that the user has named; otherwise the best one that the demo has a kernel for."""
     name = ag.backends.resolve(cpu_fallback=True).name
     return name if ag.backends.chosen() or _plates.find(name) else "cpu"
 

@@ -55,7 +55,7 @@ def graphed(
         and a `RuntimeWarning` is issued once: pass such an argument as an array.
     key : callable, optional
         Takes the function's arguments and returns a hashable value. Calls with one key share a graph. Their
-        arrays must have the same signature and places, else `ValueError` is raised; their other arguments
+        arrays must have the same signature and places, or `ValueError` is raised; their other arguments
         stay as they were in the captured call.
     max_graphs : int
         How many graphs to keep. When there are more, the least recently used graph is dropped, and its

@@ -31,7 +31,7 @@ class Hook(Catalogue[T]):
     def load(self, name: str) -> type[T]:
         """Return the class for a backend.
 
-        Raises UnsupportedError if its distribution has none, else as `Catalogue.load`.
+        Raises UnsupportedError if its distribution has none, and what `Catalogue.load` raises.
         """
         if not self.find(name):
             raise UnsupportedError(

@@ -333,8 +333,8 @@ class Backend(Recorder):
         return nullcontext()
 
     capture_modes: ClassVar[tuple[CaptureMode, ...]] = ("default",)
-    """The capture modes; ``"default"`` means the first. ``("default",)`` if there is one way only, else names
-    from ``"global"``, ``"thread_local"`` and ``"relaxed"``, which mean what `CaptureMode` says."""
+    """The capture modes; ``"default"`` means the first. ``("default",)`` if there is one way only; otherwise
+    names from ``"global"``, ``"thread_local"`` and ``"relaxed"``, which mean what `CaptureMode` says."""
 
     cuda_like: ClassVar[bool] = False
     """Stream handles are exposed as ``__cuda_stream__``, graph handles as ``raw_cuda_graph()``. The handle 0

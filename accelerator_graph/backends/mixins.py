@@ -41,9 +41,10 @@ class Events(Backend, capability=Capability.EVENTS):
 
         Waiting for an event of a capture in progress adds a stream that is not capturing to that capture,
         ordered after the event. Streams of a capture can wait only for events of the same capture, because a
-        replay could not preserve any other order; that refuses its own earlier events, too. Otherwise,
-        waiting for an event of its own has no effect on a stream. The two may be on different devices, in a
-        capture or not: keep the order, or raise `DriverError` or `UnsupportedError`.
+        replay could not preserve any other order; so a stream's own events from before the capture are
+        refused, too. Otherwise, a stream that waits for an event of its own is not affected. Stream and event
+        may be on different devices, in a capture or not: keep the order, or raise `DriverError` or
+        `UnsupportedError`.
 
         Raises `DriverError` if the stream is capturing and the event was recorded outside its capture, or the
         event belongs to another capture or to one that has ended. The reason is ``"foreign_capture"``, or
@@ -209,10 +210,10 @@ class UpdatesGraphs(Backend, capability=Capability.UPDATE):
     def update(self, executable: Any, former: Any, graph: Any) -> contract.Misfit | None:
         """Give an executable, which does the work of `former`, that of another graph in place.
 
-        Returns None if that is done, else what did not fit, and nothing has changed then; the library makes
-        a new executable. A runtime that can give an executable any work takes graphs of any shape. All of the
-        work is the new graph's: its memory, its values and its dependencies. After a `DriverError` the
-        executable may have changed in part.
+        Returns None if that is done. Otherwise returns what did not fit, and nothing has changed; the library
+        then makes a new executable. A runtime that can give an executable any work takes graphs of any shape.
+        All of the work is the new graph's: its memory, its values and its dependencies. After a `DriverError`
+        the executable may have changed in part.
 
         Runs enqueued before are not affected, and later runs come after them. Callables that
         `NativeCalls.bind` has returned launch the new work. The library launches nothing meanwhile, and keeps

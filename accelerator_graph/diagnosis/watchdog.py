@@ -19,7 +19,7 @@ from .ranks_groups import Peers, check_seconds, peers_of
 
 _PATIENCE = 5.0
 """How many seconds a watchdog waits for what the other ranks' watchdogs say."""
-_SILENT = "its watchdog has said nothing: it is not waiting for a graph, or it has ended"
+_SILENT = "its watchdog has reported nothing: it is not waiting for a graph, or it has ended"
 
 
 class WatchdogReport(NamedTuple):
@@ -59,10 +59,10 @@ class watchdog:
     seconds : float
         How long the block may take.
     group
-        The ranks to ask, as in `check_ranks`; by default those of torch.distributed, if it was initialised,
-        else this process alone. Each rank has to enter its watchdogs in the same order.
+        The ranks to ask, as in `check_ranks`; by default those of torch.distributed if it was initialised,
+        otherwise this process alone. Each rank has to enter its watchdogs in the same order.
     file : text file, optional
-        Where to; by default ``sys.stderr``.
+        Where the report goes; by default ``sys.stderr``.
     exit : bool
         End the process with status 1 after the report, without further clean-up: nothing else ends a process
         that waits for a collective.
@@ -148,7 +148,7 @@ class watchdog:
         try:
             answers = peers.exchange(place, _PATIENCE)
         except Exception as error:  # the group may have ended; a function raises anything
-            places = {peers.own or 0: f"{place} (the others can't be asked: {error})"}
+            places = {peers.own or 0: f"{place} (the other ranks can't be asked: {error})"}
             return WatchdogReport(peers.own, self._seconds, places, stacks)
         places = {rank: text or _SILENT for rank, text in answers.texts.items()}
         return WatchdogReport(answers.own, self._seconds, places, stacks)

@@ -96,7 +96,7 @@ def memory_report(graphs: Mapping[str, BaseGraph] | Iterable[BaseGraph] | None =
     found = []
     for name, graph in named:
         if not isinstance(graph, BaseGraph):
-            raise TypeError(f"memory_report: each must be an accelerator_graph.Graph, not {graph!r}.")
+            raise TypeError(f"memory_report: each graph must be an accelerator_graph.Graph, not {graph!r}.")
         runner = graph._runner
         if runner is not None and runner not in runners:
             runners.add(runner)
@@ -228,13 +228,13 @@ def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
         return PoolMemory(backend, device, number, sharing, unknown, unknown)
     held = MemoryAmount(
         sum(segment.nbytes for segment in contents.segments),
-        "the segments that frameworks have got from the driver for the pool, as they say"
+        "the segments that frameworks have got from the driver for the pool, as they report them"
         if contents.segments
         else "no framework has memory in the pool; arrays that the program allocated are its own",
     )
     used = MemoryAmount(
         contents.used,
-        "as the frameworks say; replays write to the rest, too"
+        "as the frameworks report; replays write to the rest, too"
         if contents.used is not None
         else "a framework does not report",
     )

@@ -14,6 +14,7 @@ BOOSTS = {
     "guides/": 4.0,
     "drop-in.md": 3.0,
     "frameworks.md": 3.0,
+    "reference/promises.md": 0.1,
     "verified/": 0.1,
     "performance/": 0.1,
     "decisions/": 0.1,

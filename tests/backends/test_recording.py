@@ -73,6 +73,7 @@ def test_forks_and_joins(captures: Captures, streams: list[Stream]) -> None:
     assert [each.capture for each in streams] == [None] * 3
 
 
+@pytest.mark.promise("unjoined-on-every-backend")
 @pytest.mark.parametrize("joins", [False, True])
 def test_what_is_not_waited_for_is_unjoined(captures: Captures, streams: list[Stream], joins: bool) -> None:
     first, second, _ = streams
@@ -107,6 +108,7 @@ def test_the_work_of_a_graph_is_a_part_of_another(captures: Captures, streams: l
     ]
 
 
+@pytest.mark.promise("waits-from-outside-are-refused")
 def test_waits_that_a_replay_could_not_repeat_are_refused(captures: Captures, streams: list[Stream]) -> None:
     first, second, third = streams
     token, other = captures.begin(first), captures.begin(second)

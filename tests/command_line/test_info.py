@@ -136,6 +136,7 @@ def test_info_names_the_backend_that_fails_to_open(
         unregister("shy")
 
 
+@pytest.mark.promise("bare-stream-uses-cpu")
 def test_info_says_why_a_bare_stream_takes_its_backend(plugin: Callable[..., dict[str, str]]) -> None:
     variables = plugin(5)
     said = "A bare Stream() takes backend "
@@ -187,6 +188,7 @@ def test_info_knows_every_variable_that_the_package_reads() -> None:
     assert named == set(info.VARIABLES)
 
 
+@pytest.mark.promise("switches")
 @pytest.mark.parametrize(
     ("built", "switch", "said"),
     [

@@ -255,6 +255,7 @@ def test_other_accelerators_get_torchs_own(torch, monkeypatch):
     assert made.given == (True, (0, 1), "default")
 
 
+@pytest.mark.promise("both-kinds-of-graph")
 def test_a_graph_of_torchs_own_goes_to_torchs_own_context_manager(torch):
     x, old = Array(), OWN(keep_graph=True)
     with torch.cuda.graph(old, capture_error_mode="relaxed"):
@@ -268,6 +269,7 @@ def test_a_graph_of_torchs_own_goes_to_torchs_own_context_manager(torch):
             torch.cuda.graph(wrong)
 
 
+@pytest.mark.promise("both-kinds-of-graph")
 def test_our_graph_in_torchs_own_context_manager(torch):
     x, g = Array(), torch.cuda.CUDAGraph()
     with compat_fake_torch.graph(g):
@@ -351,6 +353,7 @@ def test_the_captured_stream_is_torchs_current_one_as_itself(torch):
     assert seen[1] is second
 
 
+@pytest.mark.promise("refused-by-the-drop-in")
 def test_what_newer_torchs_have_is_passed_on_or_refused(torch, monkeypatch):
     monkeypatch.setattr(OWN, "get_graph_data", lambda self: {"of": self}, raising=False)
     monkeypatch.setattr(OWN, "register_capture_end_hook", lambda self, hook: None, raising=False)

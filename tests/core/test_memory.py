@@ -208,7 +208,9 @@ def test_other_texts_are_refused(text, why):
 
 
 def test_only_graphs_have_memory():
-    with pytest.raises(TypeError, match=r"^memory_report: each must be an accelerator_graph\.Graph, not 7"):
+    with pytest.raises(
+        TypeError, match=r"^memory_report: each graph must be an accelerator_graph.Graph, not 7"
+    ):
         ag.memory_report([7])
     graph = ag.Graph()
     with pytest.raises(

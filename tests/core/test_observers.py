@@ -167,6 +167,7 @@ def test_a_failure_can_be_explained(stream):
     assert isinstance(cause, ag.DriverError)
 
 
+@pytest.mark.promise("own-nodes-are-no-work")
 @pytest.mark.parametrize("own", [0, 1])
 def test_what_observers_record_is_no_work(stream, own):
     class Records(Log):
@@ -247,6 +248,7 @@ def test_it_goes_with_the_work(stream):
     assert len(first.made) == 2, "a recapture is observed as the graph is"
 
 
+@pytest.mark.promise("observer-of-several-captures")
 def test_one_observer_of_two_captures_at_once():
     observer, barrier = Log("stop"), threading.Barrier(2)
 

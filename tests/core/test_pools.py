@@ -248,6 +248,7 @@ def test_everything_takes_a_pool_object(stream):
     function.cache_clear()
 
 
+@pytest.mark.promise("pool-of-one-device")
 def test_a_pool_belongs_to_one_device_and_has_one_capture_at_a_time():
     backend, pool = ag.backends.get("cpu"), ag.graph_pool_handle()
     lease = begun(pool)

@@ -20,6 +20,7 @@ def captured_on(graph=None):
     return stream
 
 
+@pytest.mark.promise("one-side-stream-a-thread")
 def test_a_thread_keeps_it(main):
     one, two = captured_on(), captured_on()
     assert one.native is two.native is not main.native

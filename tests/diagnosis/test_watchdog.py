@@ -1,5 +1,6 @@
 """Progress markers, and the watchdog that reads them, on the cpu backend."""
 
+import inspect
 import io
 import os
 import queue
@@ -234,6 +235,27 @@ def test_a_replay_that_hangs(stream, gates):
     assert "waits_for_the_replay" in file.getvalue()
 
 
+@pytest.mark.promise("watchdog-asks-nobody")
+def test_the_watchdog_calls_no_backend(stream, gates, monkeypatch):
+    graph, callers = captured(stream, gates), set()
+    graph.replay()
+    gates.arrive()
+    for name, method in inspect.getmembers(CpuBackend, inspect.isfunction):
+
+        def noted(*args, method=method, **how):
+            callers.add(threading.current_thread())
+            return method(*args, **how)
+
+        monkeypatch.setattr(CpuBackend, name, noted)
+    with ag.watchdog(graph, 0.05, file=io.StringIO()) as dog:
+        dog._thread.join(LIMIT)
+        stream.query()
+    for _ in range(4):
+        gates.open.release()
+    assert dog.report.places == {0: "in no label"}
+    assert callers == {threading.current_thread()}
+
+
 def test_a_graph_without_markers_has_stacks(stream):
     with ag.Graph() as graph:
         stream.launch(str)
@@ -318,7 +340,7 @@ def test_other_ranks_that_say_nothing(stream):
         dog._thread.join(LIMIT)
     assert dog.report.rank == 1
     assert dog.report.places == {
-        0: "its watchdog has said nothing: it is not waiting for a graph, or it has ended",
+        0: "its watchdog has reported nothing: it is not waiting for a graph, or it has ended",
         1: "no run has begun",
     }
 
@@ -331,7 +353,7 @@ def test_ranks_that_can_not_be_asked(stream):
         stream.launch(str)
     with ag.watchdog(graph, 0.05, gather, file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
-    assert dog.report.places == {0: "no run has begun (the others can't be asked: the store is gone)"}
+    assert dog.report.places == {0: "no run has begun (the other ranks can't be asked: the store is gone)"}
 
 
 def test_a_rank_that_can_not_ask_says_which_it_is(stream):
@@ -347,7 +369,7 @@ def test_a_rank_that_can_not_ask_says_which_it_is(stream):
         dog._thread.join(LIMIT)
     assert dog.report.rank == 3
     assert [*dog.report.places] == [3]
-    assert dog.report.places[3].startswith("no run has begun (the others can't be asked: the store does not")
+    assert dog.report.places[3].startswith("no run has begun (the other ranks can't be asked: the store")
     assert dog.report.places[3].endswith("(the store is gone))")
 
 
@@ -408,7 +430,7 @@ def test_the_ranks_that_are_asked(stream, monkeypatch, group, fails):
     assert asked == [(group, "watchdog")]
     places = {2: "zero", 7: "no run has begun", 5: module._SILENT}
     if fails:
-        places = {7: "no run has begun (the others can't be asked: no)"}
+        places = {7: "no run has begun (the other ranks can't be asked: no)"}
     assert (dog.report.rank, dog.report.seconds, dog.report.places) == (7, 0.01, places)
 
 

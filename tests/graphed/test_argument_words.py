@@ -133,9 +133,9 @@ def test_a_few_captures_may_have_addresses_in_bytes_that_nobody_has_set():
         pytest.param(block((5, X), (5, X), (5, THERE_X), pack="<IQ"), "packed", id="packed"),
         pytest.param(block((5, X), (6, X), (7, THERE_X), pack="<IQ"), "packed", id="packed beside noise"),
         pytest.param(block((5, 2), (6, 2), (7, 3), pack="<II"), "derived", id="derived beside noise"),
-        pytest.param((ONE, ONE, kernel(word(1), rest=2)), "is another one", id="function"),
-        pytest.param((ONE, ONE, kernel(b"")), "another size", id="size"),
-        pytest.param((ONE, kernel(word(1), word(1)), ONE), "another size", id="count"),
+        pytest.param((ONE, ONE, kernel(word(1), rest=2)), "is a different one", id="function"),
+        pytest.param((ONE, ONE, kernel(b"")), "a different size", id="size"),
+        pytest.param((ONE, kernel(word(1), word(1)), ONE), "a different size", id="count"),
         pytest.param(alike(NodeParameters("conditional", None)), "parameters of", id="conditional"),
         pytest.param(alike(NodeParameters("host")), "function of the host", id="host"),
     ],
@@ -160,7 +160,7 @@ def test_the_blocks_of_a_child_are_those_of_its_nodes():
     for words in ((X, X, X), (5, 5, 6)):
         with pytest.raises(NotFollowing, match="a kernel inside a graph inside node 0, a graph"):
             found(child(*words))
-    with pytest.raises(NotFollowing, match="another number"):
+    with pytest.raises(NotFollowing, match="a different number"):
         found((NodeParameters("graph"), *child(5, 5)))
     with pytest.raises(NotFollowing, match="inside node 0"):
         check_known([NodeParameters("graph", inside=(NodeParameters("host"),))], ["g"])
@@ -221,7 +221,7 @@ def test_the_node_with_a_doubt_is_called_by_its_own_name():
 def test_a_node_of_another_kind_is_another_one(other):
     node = NodeParameters("memcpy", (word(1),), 4)
     for nodes in ((node, node, other), (node, other, node), (other, node, node)):
-        with pytest.raises(NotFollowing, match=r"node 0, a mem\w+ is another one"):
+        with pytest.raises(NotFollowing, match=r"node 0, a mem\w+ is a different one"):
             found(nodes)
 
 
@@ -275,10 +275,10 @@ def test_every_capture_is_looked_at(place):
         return nodes
 
     for other, why in (
-        (kernel(word(1), word(2)), "another size"),
-        (kernel(word(1) + word(2)), "another size"),
-        (kernel(word(1), inside=(ONE,)), "another number of nodes"),
-        (kernel(word(1), rest=("sub", 1)), "is another one"),
+        (kernel(word(1), word(2)), "a different size"),
+        (kernel(word(1) + word(2)), "a different size"),
+        (kernel(word(1), inside=(ONE,)), "a different number of nodes"),
+        (kernel(word(1), rest=("sub", 1)), "is a different one"),
         (kernel(word(X)), "does not follow"),
     ):
         with pytest.raises(NotFollowing, match=why):

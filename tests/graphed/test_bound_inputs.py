@@ -633,7 +633,7 @@ def test_a_kernel_that_is_another_one_elsewhere():
         launch("add", bound_device.add, new.ptr, x.ptr, y.ptr, x.size, rest=len(turn) % 2)
         return new
 
-    check(function, "is another one in every capture")
+    check(function, "is a different one in every capture")
 
 
 def test_nothing_but_zeros_in_an_integer_argument():
@@ -904,7 +904,7 @@ def test_every_further_capture_is_reset(monkeypatch, left, fails):
         return new
 
     f = bound(function)
-    with pytest.warns(RuntimeWarning, match="another one") if fails else contextlib.nullcontext():
+    with pytest.warns(RuntimeWarning, match="a different one") if fails else contextlib.nullcontext():
         assert f(tensor(1, 2), tensor(3, 4)).tolist() == [4, 6]
     assert len(made) >= 2
     assert [graph._runner for graph in made] == [None] * len(made)

@@ -180,6 +180,7 @@ def test_rule_that_goes_on_is_not_a_hang() -> None:
     run("test_that_waits", Slow)
 
 
+@pytest.mark.promise("runtime-errors-stay-inside")
 def test_vendors_exception_is_seen_wherever_it_goes(register: Any) -> None:
     class Forgiving(Conformance):
         def test_that_catches_all(self) -> None:

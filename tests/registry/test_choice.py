@@ -195,7 +195,7 @@ def test_automatic_choice_among_third_parties(site):
     assert backends.resolve(cpu_fallback=True).name == "cpu"
 
 
-@pytest.mark.promise("plug-in-as-accelerator")
+@pytest.mark.promise("plug-in-as-accelerator", "no-priority-no-choice")
 def test_a_backend_without_a_priority_has_to_be_named(monkeypatch):
     backends = built_in(cpu=fake(), cuda=fake(usable=False, reason="no driver"))
     quiet = fake(priority=None, stream_modules=frozenset({"quiet"}))

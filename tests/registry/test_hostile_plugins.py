@@ -51,6 +51,7 @@ def raising(error):
 # ---- backends --------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("bare-stream-uses-cpu")
 @pytest.mark.parametrize("moment", ["probe", "__init__", "open"])
 def test_a_backend_that_raises_does_not_end_a_bare_stream(error, moment):
     bad = raising(error)

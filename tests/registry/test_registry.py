@@ -43,6 +43,7 @@ def test_entry_points_are_grouped_by_name_whatever_their_order():
     assert scan.ignored == []
 
 
+@pytest.mark.promise("switches")
 @pytest.mark.parametrize(("value", "off"), [("", False), ("0", False), ("1", True), ("yes", True)])
 def test_the_switch_for_plugins(monkeypatch, value, off):
     monkeypatch.setenv("ACCELERATOR_GRAPH_DISABLE_PLUGINS", value)

@@ -187,6 +187,7 @@ def test_a_plug_in_is_found_where_its_wheel_is_installed(sdist: Path, tmp_path: 
 # ---- without a compiler --------------------------------------------------------------------------
 
 
+@pytest.mark.promise("building-the-extension")
 @pytest.mark.needs("rest")
 def test_without_a_compiler_the_build_says_so_and_makes_a_pure_wheel(sdist: Path, tmp_path: Path) -> None:
     assert setup(sdist, "build", **{SWITCH: "always"}).returncode == 0  # leaves an extension behind
@@ -207,6 +208,7 @@ def test_without_a_compiler_the_build_says_so_and_makes_a_pure_wheel(sdist: Path
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.promise("building-the-extension")
 @pytest.mark.needs("rest")
 def test_a_required_extension_that_fails_fails_the_build(sdist: Path, tmp_path: Path) -> None:
     (sdist / "accelerator_graph/_core/fast/_fast.c").touch()

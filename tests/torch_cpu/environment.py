@@ -60,11 +60,17 @@ def make() -> Path:
     return python
 
 
+SERVER: dict[str, str] = {}
+"""The variable that names the server of `forks`, if there is one."""
+
+
 def environment() -> dict[str, str]:
     """Return an environment for that Python, in which the project and its tests are found."""
     others = ("ACCELERATOR_GRAPH_BACKEND", "ACCELERATOR_GRAPH_REQUIRE_LANES")  # no other lane can run there
     env = {name: value for name, value in os.environ.items() if name not in others}
-    return env | {
+    return {
+        **env,
+        **SERVER,
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
         "ACCELERATOR_GRAPH_TEST_SIMULATOR": "torch_cpu",
         "OMP_NUM_THREADS": "1",  # threads that wait for each other use as much of the CPU as those that work

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from torch_cpu import server
-from torch_cpu.environment import environment
+from torch_cpu.environment import SERVER, environment
 
 SOCKET = "TORCH_CPU_FORKS"
 """The variable with the socket of that process, the server."""
@@ -72,7 +72,7 @@ def popen() -> Callable[..., Any]:
 
 @contextmanager
 def serving(python: Path, folder: Path) -> Iterator[None]:
-    """Have a server for `Fork`, with its socket in a folder, for processes that this one starts as well."""
+    """Have a server for `Fork`, with its socket in a folder; `environment` names it."""
     path = folder / "forks"
     with subprocess.Popen(
         [python, server.__file__, path], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
@@ -80,6 +80,6 @@ def serving(python: Path, folder: Path) -> Iterator[None]:
         while not path.exists():
             assert process.poll() is None, "torch can't be imported"
             time.sleep(server.TURN)
-        os.environ[SOCKET] = str(path)
+        SERVER[SOCKET] = str(path)
         yield
-        del os.environ[SOCKET]
+        SERVER.clear()

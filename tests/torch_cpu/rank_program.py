@@ -112,12 +112,17 @@ def found(graph, group):
 
 def watched(rank):
     """Wait for a replay that hangs on rank 1; return what each rank's watchdog has said."""
-    gate, file = threading.Event(), io.StringIO()
+    begun, gate, file = threading.Event(), threading.Event(), io.StringIO()
     with ag.Stream(backend="cpu") as stream, ag.Graph(observe=ag.progress()) as graph:
         for number in range(2):
             with ag.label(f"layer {number}"):
+                stream.launch(begun.set if number == 1 else str)
                 stream.launch(gate.wait if rank == 1 and number == 1 else str)
     graph.replay()
+    assert begun.wait(60)
+    if rank != 1:
+        stream.synchronize()
+    dist.barrier()  # the watchdogs wait a few seconds for each other
     with ag.watchdog(graph, 1, file=file) as dog:
         while dog.report is None:
             time.sleep(0.01)

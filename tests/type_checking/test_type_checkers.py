@@ -22,6 +22,7 @@ def env() -> dict[str, str]:
     return environment.make()
 
 
+@pytest.mark.promise("types-of-users-code")
 def test_mypy_finds_the_mistakes_in_code_of_users_and_no_others() -> None:
     pytest.importorskip("mypy")
     command = [sys.executable, "-m", "mypy", "--strict", HERE / "user_code.py"]
@@ -29,6 +30,7 @@ def test_mypy_finds_the_mistakes_in_code_of_users_and_no_others() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.promise("types-of-users-code")
 @STARTS
 def test_pyright_finds_the_mistakes_in_code_of_users_and_no_others(env: dict[str, str]) -> None:
     done = execute([sys.executable, "-m", "pyright", "-p", HERE], env=env, timeout=TIMEOUT, merged=True)

@@ -120,12 +120,12 @@ class Searches(NamedTuple):
 
 def _words_of(subject: str, nodes: Sequence[NodeParameters], searches: Searches) -> Iterator[Found]:
     if len({(each.kind, each.rest) for each in nodes}) > 1:
-        raise NotFollowing(f"{subject} is another one in every capture")
+        raise NotFollowing(f"{subject} is a different one in every capture")
     for each in nodes:
         _check_known(subject, each)
     captures = [each.blocks or () for each in nodes]
     if len({tuple(map(len, blocks)) for blocks in captures}) > 1:
-        raise NotFollowing(f"the parameters of {subject} have another size in every capture")
+        raise NotFollowing(f"the parameters of {subject} have a different size in every capture")
     for number, blocks in enumerate(zip(*captures, strict=True)):
         for offset, argument, distance in _words_in(subject, blocks, searches):
             yield number, offset, argument, distance
@@ -136,7 +136,7 @@ def _words_inside(subject: str, nodes: Sequence[NodeParameters], searches: Searc
     """Yield the words in a child graph, whose blocks are those of its nodes, one after another."""
     inside = [each.inside for each in nodes]
     if len({len(each) for each in inside}) > 1:
-        raise NotFollowing(f"{subject} holds another number of nodes in every capture")
+        raise NotFollowing(f"{subject} holds a different number of nodes in every capture")
     first = len(nodes[0].blocks or ())
     for children in zip(*inside, strict=True):
         name = f"a {children[0].kind} inside {subject}"

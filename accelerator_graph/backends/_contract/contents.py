@@ -58,7 +58,7 @@ class GraphEdge(NamedTuple):
     source: int
     target: int
     kind: str = ""
-    """``"programmatic"`` if the target may begin before the source has ended; else empty."""
+    """``"programmatic"`` if the target may begin before the source has ended; otherwise empty."""
 
 
 GraphContents: TypeAlias = tuple[list[GraphNode], list[GraphEdge]]

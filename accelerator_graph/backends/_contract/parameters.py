@@ -63,8 +63,8 @@ class NodeSetter:
         Address and size of each of the node's `NodeParameters.blocks`, in memory that `apply` keeps alive;
         empty if they can't be changed.
     apply : callable
-        Has later runs use what is in that memory now. Raises `DriverError` and changes nothing if the driver
-        refuses.
+        Makes later runs use what is in that memory now. Raises `DriverError` and changes nothing if the
+        driver refuses.
     enable : callable, optional
         Leaves the node out of later runs if it is called with False, and puts it back with True.
     check : callable, optional

@@ -98,7 +98,10 @@ def name_of(work: object) -> str:
 def check_callable(work: object) -> None:
     """Raise `TypeError` if `work` can't be called, or is a function whose body does not run when called."""
     if not callable(work):
-        raise TypeError(f"backend 'cpu' launches callables; {type(work).__name__!r} object is not callable.")
+        raise TypeError(
+            f"launch: backend 'cpu' launches callables, and an object of type {type(work).__name__!r} is not "
+            "one; pass a function."
+        )
     function: Any = work
     while isinstance(function, partial):
         function = function.func

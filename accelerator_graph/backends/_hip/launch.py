@@ -32,7 +32,7 @@ _NONE: WeakSet[Executable] = WeakSet()
 
 
 class Executable(BaseExecutable):
-    """An instantiated graph, and where its latest run ends: on a stream, else at an event, if it has run."""
+    """An instantiated graph, and where its latest run ends, if it has run: on a stream or at an event."""
 
     __slots__ = ("__weakref__", "event", "latest", "settling", "stream")
 

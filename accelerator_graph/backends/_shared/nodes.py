@@ -36,7 +36,7 @@ def difference(old: Shape, new: Shape) -> Misfit | None:
         number = _first(old.kinds, new.kinds)
         return Misfit(f"a {old.kinds[number]} node has become a {new.kinds[number]} node", number)
     if old.functions != new.functions:
-        return Misfit("the kernel is another one", _first(old.functions, new.functions))
+        return Misfit("the kernel is a different one", _first(old.functions, new.functions))
     if old.children != new.children:
         number = place_of(new.kinds, "graph", _first(old.children, new.children))
         return Misfit("the child graph differs", number)

@@ -50,7 +50,7 @@ class BackendRules(Case):
                 self.backend.destroy_stream(second)
 
     def test_capture_status_follows_the_capture(self) -> None:
-        """`capture_status` is "active" from `capture_begin` to `capture_end`, else "none"."""
+        """`capture_status` is "active" from `capture_begin` to `capture_end`, and "none" before and after."""
         stream, cell = self.stream(), self.cell()
         token = self.begin(stream)
         assert self.status(stream) is CaptureStatus.ACTIVE

@@ -103,7 +103,7 @@ class DumpRules(Case):
             assert len(set(handles)) == 2
 
     def test_cuda_handles_exist_where_the_backend_is_like_cuda(self) -> None:
-        """`raw_cuda_graph` and `raw_cuda_graph_exec` work if `cuda_like` is True, else are unsupported."""
+        """`raw_cuda_graph` and `raw_cuda_graph_exec` work with `cuda_like`, and are unsupported without."""
         stream, _, graph = self.setup_captured(keep_graph=True)
         graph.instantiate()
         if self.backend.cuda_like:

@@ -256,7 +256,7 @@ class ForeignRules(Case):
         self.works(stream, graph)
 
     def test_replay_onto_a_capturing_stream(self) -> None:
-        """A replay onto a capturing stream is recorded with "child_graphs", else refused."""
+        """A replay onto a capturing stream is recorded with "child_graphs", and refused without it."""
         stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
         inner = self.captured(home, cell)
         ways: list[Callable[[], None]] = [lambda: inner.replay(stream), inner.bind(stream)]

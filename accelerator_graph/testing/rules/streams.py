@@ -455,7 +455,7 @@ class HandleRules(Case):
         return [(device, used) for device, used in there if used is not None]
 
     def test_cuda_stream_protocol_exists_where_it_is_true(self) -> None:
-        """``__cuda_stream__()`` returns ``(0, handle)`` if the backend is `cuda_like`, else there is none."""
+        """``__cuda_stream__()`` returns ``(0, handle)`` with `cuda_like`; without, there is none."""
 
         class Named(ag.Stream):
             label = ""

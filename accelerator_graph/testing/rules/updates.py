@@ -21,7 +21,7 @@ class UpdateRules(Case):
 
     @needs(Capability.UPDATE)
     def test_backend_update_changes_all_or_nothing(self) -> None:
-        """`update` of a backend returns None if later runs do the new work, else what did not fit."""
+        """`update` of a backend returns None if later runs do the new work, otherwise what did not fit."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         graphs = [self._of(stream, cell, *bs) for bs in ((1,), (100, 100), (10,))]
         made = [each._runner and each._runner.captured for each in graphs]

@@ -47,6 +47,7 @@ def test_the_error_says_what_broke_a_capture(backend, stream, block):
     assert raised.value.reason == "invalidated"
 
 
+@pytest.mark.promise("unjoined-on-every-backend")
 def test_unjoined_work_ends_a_capture_without_a_graph(backend, stream, other, block):
     token = backend.capture_begin(stream, "thread_local")
     backend.fill(stream, block, 1, None)

@@ -449,6 +449,7 @@ def test_an_event_that_is_no_mark_in_this_capture(backend, streams, other, captu
     backend.capture_end(bystander)
 
 
+@pytest.mark.promise("waits-from-outside-are-refused")
 def test_an_event_of_another_capture_is_refused_by_name(backend, streams):
     for stream in streams[:2]:
         backend.capture_begin(stream, "relaxed")

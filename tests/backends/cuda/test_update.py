@@ -80,16 +80,16 @@ def test_another_kernel_is_never_updated_in_place(stream, adding):
         graph, memory = adding(1), ctypes.c_uint64(CudaWork().buffer(64).address)
         graph.instantiate()
         says = reason(graph, lambda: stream.launch(found.geometry, memory, grid=1, block=1))
-        assert says == "at node 0, the kernel is another one."
+        assert says == "at node 0, the kernel is a different one."
         arguments = memory, ctypes.c_int(0), ctypes.c_float(1), (ctypes.c_byte * 16)()
         for kernel in (found.store, found.kernel):
             said = []
             for grid in (1, 2):
                 record = partial(stream.launch, kernel, *arguments, grid=grid, block=1)
                 said.append(reason(graph, record))
-            assert said == ["at node 0, the kernel is another one.", True]
+            assert said == ["at node 0, the kernel is a different one.", True]
         record = partial(stream.launch, found.other_kernel, memory, grid=1, block=1)
-        assert reason(graph, record) == "at node 0, the kernel is another one."
+        assert reason(graph, record) == "at node 0, the kernel is a different one."
         graph.reset()
 
 
@@ -357,7 +357,7 @@ def test_the_node_is_named_among_others(stream, work, cell, clustered):
             done = graph.update(same)
             assert (done.node, "clusters" in done.reason) == (3, True)
         else:
-            assert graph.update(other) == (False, "the kernel is another one", 5)
+            assert graph.update(other) == (False, "the kernel is a different one", 5)
         for each in (graph, same, other):
             each.reset()
 

@@ -100,6 +100,7 @@ def test_a_mark_ahead_of_all_work_links_too(backend, kernels, cells, stream, oth
 # ---- not in one capture --------------------------------------------------------------------------
 
 
+@pytest.mark.promise("waits-from-outside-are-refused")
 def test_events_from_outside_are_refused_and_the_capture_goes_on(
     backend, kernels, cells, stream, other, third, marked
 ):
