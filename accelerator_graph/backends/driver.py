@@ -15,7 +15,7 @@ A backend consists of four parts:
 
 The binding is an object with the functions. Each takes the handles and numbers that the table in `Names`
 lists, and returns a tuple: the code, and the values that the function gives. A binding that works in another
-way is adapted in `Driver.answer` and `Driver.keep`. Handles are objects for which `int` returns the address.
+way is adapted in `Driver.answer`, `keep` and `undo`. Handles are objects for which `int` returns the address.
 
 Everything here works from threads that have never used a device, leaves the current device and the capture
 mode of the thread as they were, and loses no graph, event or stream to an interrupt.

@@ -124,6 +124,10 @@ class Driver(Base):
             del answers[count:]
             raise no_memory(error) from error
 
+    def undo(self, function: str, arg: Any) -> None:
+        """Call a function that sets something back, whatever it answers."""
+        self.answer(function, arg)
+
     def memory(self, obj: Any) -> Any:
         """Return the address of a pointer, or device memory for an array; any other object as it is."""
         if not isinstance(obj, self.pointer_type):

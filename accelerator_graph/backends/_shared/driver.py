@@ -298,6 +298,13 @@ class Driver:
         except self.raises as error:
             self.broke(function, error)
 
+    def undo(self, function: str, arg: Any) -> None:
+        """Call a function that sets something back, whatever it answers. Makes no error, which could fail."""
+        try:  # noqa: SIM105 (an interrupt in `suppress` would come before the call)
+            getattr(self.api, function)(arg)
+        except self.raises:
+            pass
+
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
         """Return the values of an answer, or raise its error."""
         if answer[0] is not self.success:
@@ -425,7 +432,10 @@ class Driver:
 
     def exchanged(self, before: int, place: Any) -> AbstractContextManager[None]:
         """Make a place current that is not; afterwards `before` is, which was asked for."""
-        return Between(partial(self.call, self.names.set_current, place), partial(self.set_back, before))
+        return Between(
+            partial(self.call, self.names.set_current, place),
+            partial(self.undo, self.names.set_current, before),
+        )
 
     def within(self, place: Any, work: Callable[..., Result], *args: Any) -> Result:
         """Return ``work(*args)``, done while a place is current: faster than a ``with`` statement."""
@@ -434,13 +444,6 @@ class Driver:
             return work(*args)
         with self.exchanged(before, place):
             return work(*args)
-
-    def set_back(self, place: int) -> None:
-        """Make a place current again, whatever the runtime answers."""
-        try:  # noqa: SIM105 (an interrupt in `suppress` would come before the restoring)
-            self.answer(self.names.set_current, place)
-        except AcceleratorGraphError:
-            pass
 
 
 class Relaxed(Section):
@@ -473,9 +476,6 @@ class Relaxed(Section):
         driver, mode = self._driver, self._mode
         former = mode[0][1] if mode else None
         if former is not None and int(former) != int(driver.capture_modes["relaxed"]):
-            try:  # noqa: SIM105
-                driver.answer(driver.names.exchange_mode, former)
-            except AcceleratorGraphError:
-                pass
+            driver.undo(driver.names.exchange_mode, former)
         if self._before is not None:
-            driver.set_back(self._before)
+            driver.undo(driver.names.set_current, self._before)
