@@ -475,7 +475,10 @@ class Captured(Owned):
 
     def allows_another(self) -> bool:
         """Return True if a second executable can live beside the first one."""
-        return self.recorder is self.backend and not self.backend.single_executable(self.native)
+        if self.recorder is not self.backend:
+            return False
+        alone = self.backend.single_executable
+        return not alone or alone.isdisjoint(node.kind for node in self.backend.nodes(self.native)[0])
 
     def act(self) -> None:
         """Destroy the graph."""

@@ -38,6 +38,7 @@ class CudaBackend(DriverBackend, TimesGraphs, ProfilesGraphs, ChangesGraphs, Upd
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
+    single_executable: ClassVar[frozenset[str]] = frozenset(("mem_alloc", "mem_free", "conditional"))
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -66,12 +67,6 @@ class CudaBackend(DriverBackend, TimesGraphs, ProfilesGraphs, ChangesGraphs, Upd
         return _CudaCalls(self, stream)
 
     # ---- graphs and executables ------------------------------------------------------------------
-
-    def single_executable(self, graph: Graph) -> bool:
-        """Return True if the graph has nodes with which the driver allows it one executable at a time."""
-        from ._cuda.update import single_executable
-
-        return single_executable(self.driver, int(graph.handle))
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a kernel, a copy, a fill or a child graph."""
