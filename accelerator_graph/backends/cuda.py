@@ -9,7 +9,6 @@ order.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -18,11 +17,11 @@ from . import base
 from ._cuda.driver import Driver, Event, Executable, Graph
 from ._cuda.probe import probe
 from .base import Capability, LaunchFunction, NativeCalls, SameContext, StatusFunction
-from .driver import ACTIVE, SPECIAL_STREAMS, DriverBackend, DriverCalls
+from .driver import ACTIVE, SPECIAL_STREAMS, DriverCalls, DriverGraphs
 from .mixins import ChangesGraphs, ProfilesGraphs, TimesGraphs, UpdatesGraphs
 
 
-class CudaBackend(DriverBackend, TimesGraphs, ProfilesGraphs, ChangesGraphs, UpdatesGraphs):
+class CudaBackend(DriverGraphs, TimesGraphs, ProfilesGraphs, ChangesGraphs, UpdatesGraphs):
     """NVIDIA GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes a ``CUfunction``, a ``CUkernel``, a handle
@@ -116,26 +115,6 @@ class CudaBackend(DriverBackend, TimesGraphs, ProfilesGraphs, ChangesGraphs, Upd
 
         with self.driver.current(graph.place):
             return parameters(self.driver, graph.handle)
-
-    def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
-        """Return what the driver reports about the memory of the device. These calls disturb no capture."""
-        driver, kinds = self.driver, self.driver.api.CUgraphMem_attribute
-        wanted = (kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
-        with driver.current(obj.place):
-            device = driver.call("cuCtxGetDevice")
-            used, reserved = (
-                int(driver.call("cuDeviceGetGraphMemAttribute", device, each)) for each in wanted
-            )
-            free, total = driver.call("cuMemGetInfo")
-        return base.DeviceMemory(int(free), int(total), used, reserved)
-
-    def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
-        """Let the driver write the graph to `path` in the DOT language."""
-        flags = self.driver.api.CUgraphDebugDot_flags
-        wanted = flags.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE if verbose else 0
-        with self.driver.current(graph.place):
-            self.driver.call("cuGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
-        return True
 
 
 class _CudaCalls(DriverCalls):

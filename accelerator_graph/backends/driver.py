@@ -10,8 +10,8 @@ A backend consists of four parts:
 - A subclass of `Names` says how the functions are called.
 - A subclass of `Driver` has the binding, its types and numbers, and makes the errors.
 - A function answers `Backend.probe`.
-- A subclass of `DriverBackend` names these three and inherits, from `mixins`, what the runtime can do beyond
-  streams, events, work and captures. `capabilities` takes away what it can't do.
+- A subclass of `DriverBackend`, or of `DriverGraphs` if it lists nodes, names these three. It inherits from
+  `mixins` what else the runtime can do. `capabilities` takes away what it can't do.
 
 The binding is an object with the functions. Each takes the handles and numbers that the table in `Names`
 lists, and returns a tuple: the code, and the values that the function gives. A binding that works in another
@@ -24,10 +24,11 @@ mode of the thread as they were, and loses no graph, event or stream to an inter
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .._interpreter.process import this_thread
 from ..errors import (
@@ -60,7 +61,10 @@ from ._shared.driver import Relaxed as Relaxed
 from ._shared.driver import is_handle as is_handle
 from ._shared.driver import reasons as reasons
 from .base import Availability, CaptureInfo, CaptureMode, CaptureStatus, NativeCalls
-from .mixins import Lends, MarksProgress, TimesEvents
+from .mixins import Lends, MarksProgress, ReadsGraphs, TimesEvents
+
+if TYPE_CHECKING:
+    from .base import DeviceMemory
 
 
 class DriverBackend(Lends, MarksProgress, TimesEvents):
@@ -404,6 +408,32 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
     def borrow_executable(self, handle: int, graph: Graph) -> Any:
         """Return an executable that stays its owner's."""
         return self.executable_type(self.driver.executable_type(handle), graph.place)
+
+
+class DriverGraphs(DriverBackend, ReadsGraphs):
+    """A backend of a runtime like CUDA's that lists the nodes of graphs: a subclass has `nodes`."""
+
+    __slots__ = ()
+
+    def device_memory(self, obj: Any) -> DeviceMemory:
+        """Return what the runtime reports about the memory of the device. These calls disturb no capture."""
+        from .base import DeviceMemory
+
+        driver, names = self.driver, self.driver.names
+        with driver.current(obj.place):
+            device = driver.ask_device()
+            used, reserved = (
+                int(driver.call(names.graph_memory, device, each)) for each in driver.graph_memory
+            )
+            free, total = driver.call(names.memory_info)
+        return DeviceMemory(int(free), int(total), used, reserved)
+
+    def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
+        """Let the runtime write the graph to `path` in the DOT language."""
+        driver = self.driver
+        call = driver.call, driver.names.dump
+        driver.within(graph.place, *call, graph.handle, os.fsencode(path), driver.verbose if verbose else 0)
+        return True
 
 
 class DriverCalls(NativeCalls):

@@ -9,7 +9,6 @@ order.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any, ClassVar
@@ -27,8 +26,8 @@ from .driver import (
     ACTIVE,
     SPECIAL_STREAMS,
     Capture,
-    DriverBackend,
     DriverCalls,
+    DriverGraphs,
     is_handle,
 )
 from .mixins import TimesGraphs, UpdatesGraphs
@@ -41,7 +40,7 @@ _UPDATES_TESTED = (6_04, 7_02)
 launched the former packets (rocm-systems#10021)."""
 
 
-class HipBackend(DriverBackend, TimesGraphs, UpdatesGraphs):
+class HipBackend(DriverGraphs, TimesGraphs, UpdatesGraphs):
     """AMD GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
@@ -186,17 +185,6 @@ class HipBackend(DriverBackend, TimesGraphs, UpdatesGraphs):
 
         return instantiate_timed(self, self.driver, graph, before, after)
 
-    def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
-        """Return what the runtime reports about the memory of the device. These calls disturb no capture."""
-        driver, kinds, device = self.driver, self.driver.api.hipGraphMemAttributeType, obj.place
-        wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
-        with driver.current(device):
-            used, reserved = (
-                driver.call("hipDeviceGetGraphMemAttribute", device, int(each)) for each in wanted
-            )
-            free, total = driver.call("hipMemGetInfo")
-        return base.DeviceMemory(free, total, used, reserved)
-
     def host_bytes(self, obj: Graph | Executable) -> int | None:
         """Return by how much the heap of the C library grows with a copy of a graph; None if it is not known.
 
@@ -218,14 +206,6 @@ class HipBackend(DriverBackend, TimesGraphs, UpdatesGraphs):
             finally:
                 self.destroy_graph(copy)
         return None if after is None or after < before else after - before
-
-    def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
-        """Let the runtime write the graph to `path` in the DOT language."""
-        flags = self.driver.api.hipGraphDebugDotFlags
-        wanted = int(flags.hipGraphDebugDotFlagsVerbose) if verbose else 0
-        with self.driver.current(graph.place):
-            self.driver.call("hipGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
-        return True
 
 
 class _HipCalls(DriverCalls):

@@ -81,6 +81,11 @@ class Driver(Base):
             | flags.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
         )
         """Those that torch uses: each replay frees what the last one left."""
+        kinds = api.CUgraphMem_attribute
+        self.graph_memory = (
+            kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
+            kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+        )
         self._primary: dict[int, Any] = {}
         self._latest: tuple[Any, Any] = (None, None)
         """The stream whose context was asked for last, and that context: the binding's object, which stands

@@ -1,6 +1,7 @@
 """A CUDA driver of a few lines, for what none does on purpose: failing calls, old versions, interrupts."""
 
 from enum import IntEnum
+from types import SimpleNamespace
 
 from accelerator_graph.backends._cuda.driver import Driver, Executable, Graph
 from accelerator_graph.backends.cuda import CudaBackend
@@ -30,6 +31,9 @@ class FakeApi:
     )
 
     CUgraph = CUgraphExec = int
+    CUgraphMem_attribute = SimpleNamespace(
+        CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT=0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT=2
+    )
 
     WITHOUT_VALUES = ("cuGraphLaunch", "cuStreamQuery", "cuGraphUpload")
 

@@ -22,11 +22,13 @@ FROM_THE_BINDING = {"has_symbol"}
 """All that is called of hip-python: it says whether there is a function, and opens the library for that."""
 
 
-def capture_modes():
-    class Numbers(codes.Driver):
-        names = HipNames
+class Numbers(codes.Driver):
+    """Has the numbers that the base takes for HIP's."""
 
-    return Numbers("hip", None).capture_modes
+    names = HipNames
+
+    def __init__(self):
+        super().__init__("hip", None)
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +83,14 @@ def test_numbers_that_the_backend_knows_are_those_of_hip_python(binding):
     assert [int(each) for each in binding.hipStreamCaptureStatus] == [0, 1, 2]
     modes = binding.hipStreamCaptureMode.__members__
     assert {name.lower().removeprefix("hipstreamcapturemode"): int(mode) for name, mode in modes.items()} == {
-        name.replace("_", ""): number for name, number in capture_modes().items()
+        name.replace("_", ""): number for name, number in Numbers().capture_modes.items()
     }
     flags = binding.hipStreamNonBlocking, binding.hipEventDefault, binding.hipEventDisableTiming
     assert flags == (codes.NON_BLOCKING, 0, codes.WITHOUT_TIMING)
+    amounts, drawing = binding.hipGraphMemAttributeType, binding.hipGraphDebugDotFlags
+    current = amounts.hipGraphMemAttrUsedMemCurrent, amounts.hipGraphMemAttrReservedMemCurrent
+    assert Numbers().graph_memory == current
+    assert Numbers().verbose == drawing.hipGraphDebugDotFlagsVerbose
     errors = binding.hipError_t
     assert errors.hipErrorNotReady == codes.NOT_READY
     assert errors.hipErrorNoDevice == driver._NO_DEVICE
