@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
     from .diagnosis._tracing import diagnose as diagnose
-    from .diagnosis.progress import progress as progress
     from .diagnosis.ranks import RanksReport as RanksReport
     from .diagnosis.ranks import check_ranks as check_ranks
     from .diagnosis.verification import Verification as Verification
@@ -84,6 +83,7 @@ if TYPE_CHECKING:
     from .inspection.memory import MemoryReport as MemoryReport
     from .inspection.memory import PoolMemory as PoolMemory
     from .inspection.profile import GraphProfile as GraphProfile
+    from .inspection.progress import progress as progress
     from .inspection.timings import KernelTime as KernelTime
     from .inspection.timings import LabelTime as LabelTime
     from .interop.base import Collective as Collective
@@ -108,7 +108,6 @@ _NAMES = {
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
     ".diagnosis._tracing": "diagnose",
-    ".diagnosis.progress": "progress",
     ".diagnosis.ranks": "RanksReport check_ranks",
     ".diagnosis.verification": "Verification verify",
     ".diagnosis.watchdog": "watchdog",
@@ -123,6 +122,7 @@ _NAMES = {
     ".inspection.difference": "diff",
     ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
     ".inspection.graph": "memory_report",
+    ".inspection.progress": "progress",
     ".inspection.fingerprint": "Fingerprint",
     ".inspection.profile": "GraphProfile",
     ".inspection.timings": "KernelTime LabelTime",

@@ -76,7 +76,7 @@ def test_each_failure_is_reported_under_its_name(planted: Path, tmp_path: Path, 
     assert "7 failed, 1 passed" in said
     assert "::test_outer - Failed: 5 passed in the process" in said, said
     assert re.search(r"^software CUDA driver +11 tests", said, re.MULTILINE), said
-    for words in ("E   assert [1, 2] == [1, 3]", "in string_at", "in test_abort", "in wait"):
+    for words in ("E   assert [1, 2] == [1, 3]", "in string_at", "in test_abort", "in test_hangs"):
         assert words in said, said
 
 

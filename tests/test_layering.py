@@ -52,6 +52,7 @@ RULES = [
         "",
     ),
     ("inspection.graph", "errors backends.base _core inspection", ""),
+    ("inspection.progress", "errors backends.base _core", ""),
     ("inspection", "backends.base interop.base inspection", ""),
     (
         "interop.cuda_core interop.cupy interop.numba interop.warp",
@@ -94,7 +95,8 @@ RULES = [
         "errors _interpreter _core diagnosis._tracing _graphed",
         "",
     ),
-    ("_graphed.verified", "_core _arrays diagnosis.verification _graphed", ""),
+    ("_graphed.verified", "diagnosis.verification _graphed", ""),
+    ("_graphed.binding.proof", "_core _arrays diagnosis._verify _graphed", ""),
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
@@ -119,7 +121,6 @@ RULES = [
         f"{PACKAGE} errors _install _interpreter _plugins backends backends.base interop.registry testing",
         "pytest",
     ),
-    ("diagnosis.progress", "errors backends.base _core", ""),
     (
         "diagnosis.ranks diagnosis.ranks_groups diagnosis.watchdog",
         "errors _interpreter interop.base inspection _core api diagnosis",

@@ -48,7 +48,7 @@ _ONCE: tuple[tuple[()]] = ((),)
 
 
 class Finalizer:
-    """Has `drain` call `act` once nobody holds this object any more.
+    """Makes `drain` call `act` once nobody holds this object any more.
 
     The garbage collector sees everything that the object refers to, so cycles through it are collected. All
     of that lives until the call was made. A forked child calls nothing for objects that its parent made, and
@@ -92,7 +92,7 @@ class Finalizer:
 
 
 class Callback(Finalizer):
-    """Has `drain` call ``action(value)`` once nobody holds this object any more.
+    """Makes `drain` call ``action(value)`` once nobody holds this object any more.
 
     Parameters
     ----------

@@ -195,7 +195,7 @@ class Stream:
         dst : object
             The memory: an object that exposes it, or an address as ``int``.
         value : int
-            What every byte is set to, 0 to 255.
+            The new value of every byte, 0 to 255.
         nbytes : int, optional
             How many bytes; by default all of `dst`. Required for an address, and for a `value` other than 0
             if `dst` is an array whose elements are larger than a byte: they would not become `value`.
@@ -258,10 +258,11 @@ class Stream:
         work : callable or kernel
             What to run.
         *args
-            Its arguments.
+            Its arguments. Those of a kernel on CUDA and HIP are ctypes or NumPy scalars, the binding's own
+            pointers, or arrays of the device; a Python number is refused, since its width is not known.
         **how
-            How the backend launches it: ``grid``, ``block`` and ``shared_bytes`` on CUDA and HIP; on cpu,
-            keyword arguments of the callable.
+            How the backend launches it. On CUDA and HIP: ``grid`` and ``block``, each an int or a tuple of
+            up to three, and ``shared_bytes``. On cpu: keyword arguments of the callable.
 
         Raises
         ------

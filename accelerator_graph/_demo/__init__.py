@@ -187,7 +187,7 @@ def missing_members(found: type[Plate]) -> str:
     """Return the end of a sentence that says which members of `Plate` a class lacks; may be empty."""
     names = (*Plate.__annotations__, *(name for name in vars(Plate) if not name.startswith("_")))
     missing = sorted(name for name in names if not hasattr(found, name))
-    return f"lacks {', '.join(missing)}; see accelerator_graph._demo.Plate" if missing else ""
+    return f"lacks {', '.join(missing)}; the guide Write a backend lists the members" if missing else ""
 
 
 _plates: Hook[Plate] = Hook(

@@ -21,7 +21,7 @@ from .call_order import CallOrder, current_stream
 from .options import CacheInfo, GraphInputs, Mode, Options
 from .python_state import PythonState
 from .recorded_call import Capturable, RecordedCall, Recorder, Swap
-from .verified import checked, why_unproven
+from .verified import checked
 
 _REMEMBERED = 256
 _WARNED_OF = 64
@@ -173,6 +173,8 @@ class GraphCache:
 
     def _record_bound(self, wanted: Capturable, pool: PoolId) -> RecordedCall:
         """Capture a call that copies no inputs, and prove that its replays are right; else raise."""
+        from .binding.proof import why_unproven
+
         python = self._python_state(wanted)
         try:
             recorded = self._recorder.record(wanted, "bind", pool, python)

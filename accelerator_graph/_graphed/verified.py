@@ -7,22 +7,6 @@ from collections.abc import Callable
 from .recorded_call import Capturable, RecordedCall
 
 
-def why_unproven(recorded: RecordedCall, wanted: Capturable) -> str:
-    """Return why replays that use other arrays than the captured ones are not proven to be right; else ''.
-
-    Whatever the proof raises is a reason, too. After an interrupt, the graph is given up.
-    """
-    from ..diagnosis.verification import why_unproven
-
-    try:
-        return why_unproven(recorded, wanted)
-    except Exception as error:
-        return f"it could not be compared with an eager run: {type(error).__name__}: {error}".rstrip(".")
-    except BaseException:
-        recorded.close()
-        raise
-
-
 def checked(
     record: Callable[[], RecordedCall], wanted: Capturable
 ) -> tuple[Callable[[], RecordedCall], Callable[[RecordedCall], None]]:

@@ -8,7 +8,7 @@ A backend is one class in a package of its own, named by an entry point. Two mor
     [project.entry-points."accelerator_graph.conformance"]
     myrt = "myrt_graph.testing:MyWork"  # a subclass of accelerator_graph.testing.Work
     [project.entry-points."accelerator_graph.demo"]
-    myrt = "myrt_graph.demo:MyPlate"  # has the members of accelerator_graph._demo.Plate
+    myrt = "myrt_graph.demo:MyPlate"  # the guide Write a backend lists its members
 
 The class sets `api_version` and implements the 13 abstract methods below. That is a whole backend. What a
 runtime can do beyond it is a capability. A backend has one if it inherits the class in this table, which has

@@ -60,8 +60,8 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
     ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
     CAPTURE_UNSUPPORTED   a stream was synchronized or queried while a capture forbids that
     CAPTURE_INVALIDATED   an earlier call broke the capture
-    CAPTURE_ISOLATION     a captured stream was told to wait for work outside its capture, or the reverse
-    CAPTURE_MERGE         a stream of one capture was told to wait for work of another
+    CAPTURE_ISOLATION     a captured stream was to wait for work outside its capture, or the reverse
+    CAPTURE_MERGE         a stream of one capture was to wait for work of another
     CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
     CAPTURE_WRONG_THREAD  a thread ended a capture that another thread had begun
     ====================  =======================================================================

@@ -16,10 +16,9 @@ from .._interpreter.outside import integer
 from ..api import Graph
 from ..errors import VerificationError, capture_error
 from ._verify.case import Case
-from ._verify.given import GraphProgram, RecordedProgram, why_unproven
 from ._verify.inquiry import verdict
 from ._verify.places import Hanging, patience
-from ._verify.program import CantBePutBack, Program
+from ._verify.program import CantBePutBack, GraphProgram, Program, RecordedProgram
 from ._verify.report import Cause, Finding, Verdict, Verification
 from ._verify.trial import Trial
 
@@ -28,7 +27,7 @@ _TIME_LIMIT = 120.0
 _running: list[Trial] = []
 """Trials whose work may never end. Nothing that it uses is given back."""
 
-__all__ = ["Cause", "Finding", "Verdict", "Verification", "verify", "why_unproven"]
+__all__ = ["Cause", "Finding", "Verdict", "Verification", "verify"]
 
 
 def verify(

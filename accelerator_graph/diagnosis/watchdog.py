@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TextIO
 from .._interpreter.outside import boolean
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..api import Graph
-from .progress import markers_of
+from ..inspection.progress import markers_of
 from .ranks_groups import Peers, check_seconds, peers_of
 
 _PATIENCE = 5.0

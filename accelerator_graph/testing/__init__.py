@@ -12,11 +12,10 @@ A backend's tests are one class, which pytest collects::
             return MyWork()
 
 Without pytest, ``accelerator-graph conformance NAME`` does the same and writes a report, and
-`check_backend` does it in a program. Rules about something that the backend
-does not have are left out: pytest deselects them and says so in a line for each reason, and
-`check_backend` returns them as skipped. No rule asks for a backend's name. Leaks it sees if
-`Work.live_objects` counts what your runtime has alive. To skip where there is no hardware, raise
-`unittest.SkipTest` in `work`.
+`check_backend` does it in a program. Rules about something that the backend does not have are left out:
+pytest deselects them and says so in a line for each reason, and `check_backend` returns them as skipped. No
+rule asks for a backend's name. The kit finds leaks if `Work.live_objects` counts what your runtime has alive.
+To skip where there is no hardware, raise `unittest.SkipTest` in `work`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import accelerator_graph as ag
 from accelerator_graph._core import ownership, update
 from accelerator_graph.backends.base import Misfit
 from accelerator_graph.backends.cpu import CpuBackend
-from accelerator_graph.diagnosis.progress import markers_of
+from accelerator_graph.inspection.progress import markers_of
 
 LIMIT = 120
 """Seconds after which a test counts as hanging."""

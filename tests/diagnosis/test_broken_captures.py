@@ -751,7 +751,7 @@ def test_without_it_the_error_says_how_to_turn_it_on(stream):
         with contextlib.suppress(ag.DriverError):
             stream.synchronize()
 
-    advice = "Capture inside `with accelerator_graph.diagnose():` to find the call."
+    advice = "Begin the capture inside `with accelerator_graph.diagnose():` to find the call."
     assert str(broken_by(body, ag.Graph())).endswith(f"code. {advice}")
     assert str(broken_by(stream.query, ag.Graph())).endswith(f"code. {advice}")
     with ag.diagnose():

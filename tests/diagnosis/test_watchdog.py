@@ -15,9 +15,10 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import CaptureInfo
 from accelerator_graph.backends.cpu import CpuBackend
-from accelerator_graph.diagnosis import progress, ranks_groups
-from accelerator_graph.diagnosis.progress import markers_of
+from accelerator_graph.diagnosis import ranks_groups
 from accelerator_graph.diagnosis.watchdog import WatchdogReport
+from accelerator_graph.inspection import progress
+from accelerator_graph.inspection.progress import markers_of
 from core.test_interrupts import Interrupter
 from processes import execute
 from threads import in_thread

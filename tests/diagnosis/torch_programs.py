@@ -548,6 +548,22 @@ def the_default_stream_updates_the_state(device):
     return (f, x_of(device)), {}
 
 
+@fault("not_written", gpu=True)
+def the_default_stream_writes_beside_a_busy_stream(device):
+    default = torch.cuda.default_stream()
+
+    def f(x):
+        torch.cuda._sleep(20_000_000)
+        out = torch.empty_like(x)  # which verify fills behind the sleep
+        with torch.cuda.stream(default):
+            torch.mul(x, 2, out=out)
+        if not torch.cuda.is_current_stream_capturing():
+            torch.cuda.current_stream().wait_stream(default)
+        return out
+
+    return (f, x_of(device)), {}
+
+
 @fault("stale_address", gpu=True)
 def what_the_graph_reads_was_freed(device):
     x = x_of(device)

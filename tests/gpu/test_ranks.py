@@ -7,7 +7,7 @@ import pytest
 
 import accelerator_graph as ag
 import lanes
-from accelerator_graph.diagnosis.progress import markers_of
+from accelerator_graph.inspection.progress import markers_of
 
 pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")

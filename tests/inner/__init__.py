@@ -109,10 +109,10 @@ def run(
         if status is not None and ended == status and (status == 0 or found.failures):
             return found
         if running is None:
-            raise AssertionError(f"the process {how}, outside of a test:\n{said[-LAST_WORDS:]}")
+            raise AssertionError(f"the process {how}, outside of a test:\n{_last(said)}")
         message = f"the process {how} in this test"
         with log.open("a", encoding="utf-8") as file:
-            print(json.dumps({"failed": [running, message, f"{message}:\n{said[-LAST_WORDS:]}"]}), file=file)
+            print(json.dumps({"failed": [running, message, f"{message}:\n{_last(said)}"]}), file=file)
     found = read(log)[0]
     found.failures.append(
         Failure(str(log), f"{MOST_ENDS} tests ended the process", "The tests behind the last were not run.")
@@ -144,6 +144,12 @@ def entries(log: Path) -> Iterator[dict[str, Any]]:
     """Yield what a log says, line by line."""
     if log.exists():
         yield from map(json.loads, log.read_text(encoding="utf-8").splitlines())
+
+
+def _last(said: str) -> str:
+    """Return what a process said last: from where Python's fault handler began, if it did."""
+    begun = said.rfind("Fatal Python error")
+    return said[begun:][:LAST_WORDS] if begun >= 0 else said[-LAST_WORDS:]
 
 
 def _how(status: int) -> str:

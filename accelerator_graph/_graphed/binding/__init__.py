@@ -3,7 +3,7 @@
 Other rooms come in by this door. `bind` has the function captured again, with other arrays in the place of
 the static ones (`captures`), and finds the words of the parameters that follow these (`argument_words`).
 `BoundInputs` changes these words for each call (`bound_inputs`). In doubt, `bind` gives up, and the arrays
-are copied. `verified` compares replays with eager runs before the first use.
+are copied. `proof` compares replays with eager runs before the first use.
 """
 
 from __future__ import annotations

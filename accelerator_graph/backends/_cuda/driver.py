@@ -45,7 +45,7 @@ class Executable(BaseExecutable):
         self.place: Any = place
         self.destroyed: list[Any] | None = None
         self.shape: Shape | None = None
-        """That of its work, once it was updated: the graph's may have changed since then."""
+        """The shape of its work, once it was updated: the graph's own may have changed since then."""
 
 
 class Driver(Base):
@@ -80,7 +80,7 @@ class Driver(Base):
             flags.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
             | flags.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
         )
-        """Those that torch uses: each replay frees what the last one left."""
+        """The flags that torch uses: each replay frees what the last one left."""
         kinds = api.CUgraphMem_attribute
         self.graph_memory = (
             kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,

@@ -34,10 +34,10 @@ def begin(trace: CaptureTrace) -> None:
     """Watch for one more capture."""
     global _tool
     with _lock:
-        if _tool is None:
-            _tool = next((each for each in _IDS if _monitoring.get_tool(each) is None), None)
-            if _tool is not None:
-                _monitoring.use_tool_id(_tool, _NAME)
+        if _tool is None:  # an interrupt may have left one in use
+            _tool = next((each for each in _IDS if _monitoring.get_tool(each) in (None, _NAME)), None)
+        if _tool is not None and _monitoring.get_tool(_tool) is None:
+            _monitoring.use_tool_id(_tool, _NAME)
         _active[trace] = _callbacks(trace)
         _register()
         if trace.pieces is not None:
@@ -56,7 +56,7 @@ def end(trace: CaptureTrace) -> None:
 
 
 def _register() -> None:
-    if _tool is None:
+    if _tool is None or _monitoring.get_tool(_tool) != _NAME:
         return
     events = _monitoring.events
     wanted = events.PY_START | events.LINE | events.PY_RETURN | events.CALL | events.RAISE if _active else 0

@@ -1,4 +1,4 @@
-"""What is verified: a function, and the graph that is captured from it."""
+"""What is verified: a function, and the graph that is captured from it, here or by somebody else."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ..._core.current_stream import side_of
 from ..._core.streams import Stream, describe
 from ..._graphed.arguments import Arguments
 from ..._graphed.python_state import PythonState
+from ..._graphed.recorded_call import Capturable, RecordedCall
 from ...api import Graph, graph
 from ...interop import registry as interop
 from .places import Place, read_all, readable, wait
@@ -238,6 +239,68 @@ class Program:
                 static.requires_grad_()
             made.append(place.array_type.as_argument(static, leaf))
         return made
+
+
+# ---- where there is a graph already -------------------------------------------------------------
+
+
+class GraphProgram(Program):
+    """A graph that the caller has captured, and the function that it has to agree with."""
+
+    given_graph = True
+
+    def __init__(
+        self, g: Graph, reference: Callable[..., Any], inputs: Sequence[Any], outputs: Any, state: Any
+    ) -> None:
+        stream = g._runner_for("replay()").destination().held()
+        super().__init__(reference, inputs, state, stream)
+        self.graph = g
+        self.outputs = self.arrays_of(outputs, "outputs")
+
+    def captured_on(self) -> Stream:
+        """Return the stream of the caller's graph."""
+        return self.stream
+
+    def capture(self) -> None:
+        """Do nothing."""
+
+
+class RecordedProgram(Program):
+    """A call of a graphed function, and the graph that is captured for calls like it, after this was made."""
+
+    begins_anew = False
+    copies_arguments = True
+
+    def __init__(self, wanted: Capturable) -> None:
+        function, call = wanted.function, wanted.call
+        self._shape, self._values, self._call_leaves = call.shape, call.values, call.leaves
+        bound = function if not call.instance else partial(function, *call.instance)
+        self._begin(bound, wanted.names, None, wanted.stream)
+        self.name = getattr(function, "__qualname__", self.name)
+
+    def attach(self, recorded: RecordedCall) -> None:
+        """Take the graph, which was captured while everything was as when this was made."""
+        self._recorded = recorded
+        self.graph = recorded.graph
+        self.outputs = self.arrays_of(recorded.result.in_place(self._call_leaves), "result")
+
+    def capture(self) -> None:
+        """Do nothing."""
+
+    def replay(self) -> list[Place]:
+        """Replay as the graphed function does, which copies arguments and results."""
+        if self.graph is not self._recorded.graph:
+            return super().replay()
+        result = stream_stack.within(self.stream, self._run_recorded)
+        return self.arrays_of(result, "result")
+
+    def _run_recorded(self) -> Any:
+        where = self._recorded.streams.ready(self.stream)
+        assert where is not None
+        return self._recorded.run(self._call_leaves, where)
+
+
+# ---- modules, state and random numbers ------------------------------------------------------------
 
 
 def is_module(x: Any) -> bool:

@@ -40,8 +40,8 @@ class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
     ====================  =======================================================================
     ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
     CAPTURE_UNSUPPORTED   a stream was synchronized or queried while it captures
-    CAPTURE_ISOLATION     a stream was told to wait for work outside its capture, or the reverse
-    CAPTURE_MERGE         a stream of one capture was told to wait for work of another
+    CAPTURE_ISOLATION     a stream was to wait for work outside its capture, or the reverse
+    CAPTURE_MERGE         a stream of one capture was to wait for work of another
     CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
     CL_INVALID_CONTEXT    streams of several contexts or devices were used for one graph
     ====================  =======================================================================

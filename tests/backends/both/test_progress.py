@@ -4,7 +4,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
-from accelerator_graph.diagnosis.progress import markers_of
+from accelerator_graph.inspection.progress import markers_of
 
 
 def captured(backend, block):

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends._cpu.graph import Graph
+from accelerator_graph.backends._cpu.graph import graph_of
 from accelerator_graph.backends.base import (
     CaptureStatus,
 )
@@ -71,11 +71,11 @@ class NotesTheEndBeforeItEnds(CpuBackend):
 @caught_by("test_unjoined_fork_is_a_capture_error")
 class AcceptsUnjoinedWork(CpuBackend):
     def capture_end(self, token: Any) -> Any:
-        nodes = token.nodes
+        work = token.recorded()
         try:
             return super().capture_end(token)
         except ag.DriverError:
-            return Graph(nodes)
+            return graph_of(work)
 
 
 @caught_by("test_reset_after_a_fork_frees_all_streams")

@@ -11,12 +11,12 @@ import accelerator_graph as ag
 from accelerator_graph.backends._cpu.capture import Stream as CpuStream
 from accelerator_graph.backends.base import (
     Availability,
-    Capability,
     CaptureInfo,
     CaptureStatus,
+    HasHandles,
 )
 from accelerator_graph.backends.cpu import CpuBackend
-from accelerator_graph.errors import UnsupportedError
+from accelerator_graph.errors import DriverError, UnsupportedError
 from kit.explicit_runtime import Explicit, Queue
 from kit.planted.collection import caught_by, survives
 from kit.planted.without_a_fault import EveryCapability
@@ -76,9 +76,11 @@ class ProbeInitialises(CpuBackend):
 
 
 @caught_by("test_handle_stands_for_the_stream", "test_state_raw_graph_when_captured")
-class ClaimsHandles(CpuBackend):
-    def capabilities(self, device: int) -> Any:
-        return {*super().capabilities(device), Capability.HANDLES}
+class HandlesStandForNothing(CpuBackend, HasHandles):
+    def handle_int(self, obj: Any) -> int:
+        if isinstance(obj, CpuStream):
+            return id(obj)
+        raise DriverError("it has no handle.")
 
 
 @caught_by("test_handle_is_the_same_stream_each_time")

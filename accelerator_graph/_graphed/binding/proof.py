@@ -1,80 +1,17 @@
-"""What is verified where there is a graph already: the caller's, or that of a graphed function."""
+"""The proof of a graph that uses the arrays of each call: its replays give what eager runs do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 from ..._arrays.arrays import elsewhere
 from ..._arrays.containers import rebuild
 from ..._core import stream_stack
-from ..._core.streams import Stream
-from ..._graphed.recorded_call import Capturable, RecordedCall
-from ...api import Graph
-from .case import Case
-from .places import Place, read_all, wait
-from .program import Program
-from .trial import Changing, Contents, Trial
-
-
-class GraphProgram(Program):
-    """A graph that the caller has captured, and the function that it has to agree with."""
-
-    given_graph = True
-
-    def __init__(
-        self, g: Graph, reference: Callable[..., Any], inputs: Sequence[Any], outputs: Any, state: Any
-    ) -> None:
-        stream = g._runner_for("replay()").destination().held()
-        super().__init__(reference, inputs, state, stream)
-        self.graph = g
-        self.outputs = self.arrays_of(outputs, "outputs")
-
-    def captured_on(self) -> Stream:
-        """Return the stream of the caller's graph."""
-        return self.stream
-
-    def capture(self) -> None:
-        """Do nothing."""
-
-
-class RecordedProgram(Program):
-    """A call of a graphed function, and the graph that is captured for calls like it, after this was made."""
-
-    begins_anew = False
-    copies_arguments = True
-
-    def __init__(self, wanted: Capturable) -> None:
-        function, call = wanted.function, wanted.call
-        self._shape, self._values, self._call_leaves = call.shape, call.values, call.leaves
-        bound = function if not call.instance else partial(function, *call.instance)
-        self._begin(bound, wanted.names, None, wanted.stream)
-        self.name = getattr(function, "__qualname__", self.name)
-
-    def attach(self, recorded: RecordedCall) -> None:
-        """Take the graph, which was captured while everything was as when this was made."""
-        self._recorded = recorded
-        self.graph = recorded.graph
-        self.outputs = self.arrays_of(recorded.result.in_place(self._call_leaves), "result")
-
-    def capture(self) -> None:
-        """Do nothing."""
-
-    def replay(self) -> list[Place]:
-        """Replay as the graphed function does, which copies arguments and results."""
-        if self.graph is not self._recorded.graph:
-            return super().replay()
-        result = stream_stack.within(self.stream, self._run_recorded)
-        return self.arrays_of(result, "result")
-
-    def _run_recorded(self) -> Any:
-        where = self._recorded.streams.ready(self.stream)
-        assert where is not None
-        return self._recorded.run(self._call_leaves, where)
-
-
-# ---- graphs that use the arrays of each call where they lie --------------------------------------
+from ...diagnosis._verify.case import Case
+from ...diagnosis._verify.places import Place, read_all, wait
+from ...diagnosis._verify.program import RecordedProgram
+from ...diagnosis._verify.trial import Changing, Contents, Trial
+from ..recorded_call import Capturable, RecordedCall
 
 
 class Unproven(Exception):
@@ -199,7 +136,8 @@ def prove(program: BoundProgram) -> None:
 def why_unproven(recorded: RecordedCall, wanted: Capturable) -> str:
     """Return why a graph that uses the arrays of each call where they lie is not proven; empty if it is.
 
-    It is if replays with arrays at other places give what eager runs give.
+    It is if replays with arrays at other places give what eager runs give. Whatever the proof raises is a
+    reason, too. After an interrupt, the graph is given up.
     """
     try:
         stream_stack.within(wanted.stream, lambda: prove(BoundProgram(wanted, recorded)))
@@ -207,4 +145,9 @@ def why_unproven(recorded: RecordedCall, wanted: Capturable) -> str:
         return str(error)
     except Changing:
         return "the arrays in its result are others in every run"
+    except Exception as error:
+        return f"it could not be compared with an eager run: {type(error).__name__}: {error}".rstrip(".")
+    except BaseException:
+        recorded.close()
+        raise
     return ""
