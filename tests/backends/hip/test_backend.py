@@ -29,7 +29,6 @@ def test_as_stream(backend, stream):
         assert backend.handle_int(found) == int(stream)
     for none in (True, -1, 1 << 64, 1.0, "0", None, object(), import_hip().ihipEvent_t(int(stream))):
         assert backend.as_stream(none) is None
-    assert backend.current_stream(0) is None
 
 
 @pytest.mark.parametrize(("handle", "used"), [(0, 0), (1, 0), (2, 2)])
