@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
     from ._core.current_stream import is_graph_available as is_graph_available
+    from ._core.graph import GraphState as GraphState
     from ._core.labels import ModuleLabels as ModuleLabels
     from ._core.labels import label as label
     from ._core.labels import label_modules as label_modules
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from ._core.pools import AnyPool as AnyPool
     from ._core.pools import PoolId as PoolId
     from ._core.pools import graph_pool_handle as graph_pool_handle
-    from ._core.states import GraphState as GraphState
     from ._core.streams import Event as Event
     from ._core.streams import Stream as Stream
     from ._core.update import GraphUpdate as GraphUpdate
@@ -98,7 +98,7 @@ _NAMES = {
     "._core.observers": "Observer note_collective",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing is_graph_available",
-    "._core.states": "GraphState",
+    "._core.graph": "GraphState",
     "._core.node_changes": "NodeChange",
     "._core.streams": "Event Stream",
     "._core.update": "GraphUpdate Recapture",

@@ -9,16 +9,15 @@ from types import FunctionType, TracebackType
 from typing import Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
-from ._core import capture_table, observers, ownership, pools, states
-from ._core.call_site import caller
+from ._core import capture_table, observers, ownership, pools
 from ._core.capture import CaptureMode, Collectives, check_mode, part_of
 from ._core.extension import calling
-from ._core.graph import BaseGraph
+from ._core.graph import HAS_EXECUTABLE, BaseGraph
 from ._core.graph import graph as graph
 from ._core.replay import Changing
 from ._core.streams import Stream
-from ._interpreter.outside import setting
-from ._interpreter.sure_exit import if_skipped
+from ._interpreter import caller, setting
+from ._interpreter.interruptions import if_skipped
 from .errors import AcceleratorGraphError, GraphStateError
 from .interop import base as frameworks
 from .interop import registry as interop
@@ -99,12 +98,11 @@ class Graph(BaseGraph):
         BackendUnavailableError
             No stream was named, none is current, and there is no accelerator.
         """
-        self._check("capture_begin()")
-        if pool is not None:
-            pools.check_pool(pool)
-        if capture_error_mode is not None:
-            check_mode(capture_error_mode)
-        self._begin(self._where(self._given_stream, self._backend_name), pool, capture_error_mode)
+        if self._capture is not None or self._runner is not None:
+            self._check("capture_begin()")
+        number = self._graph_pool if pool is None else pools.check_pool(pool)
+        mode = self._mode if capture_error_mode is None else check_mode(capture_error_mode)
+        self._begin(self._where(self._given_stream, self._backend_name), number, mode)
         assert self._capture is not None
         self._capture.begun_at = caller()
 
@@ -113,7 +111,8 @@ class Graph(BaseGraph):
         if self._capture is not None or self._runner is not None:
             self._check("capture_begin()")
         guard = if_skipped(self, self._recover)
-        self._begin(self._where(self._given_stream, self._backend_name, prepare=True), guard=guard)
+        place = self._where(self._given_stream, self._backend_name, prepare=True)
+        self._begin(place, self._graph_pool, self._mode, guard)
         return self
 
     def _observers_of_environment(self) -> tuple[observers.Observer, ...]:
@@ -146,9 +145,15 @@ class Graph(BaseGraph):
         """
         runner = self._runner_for("instantiate()")
         if runner.executable is not None and self._keeps != "graph":
-            raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
+            raise self._refusal("instantiate()", HAS_EXECUTABLE)
         with Changing(runner, "instantiate()"):
-            self._instantiate(runner)
+            try:
+                runner.instantiate()
+            finally:
+                if runner.executable is None:
+                    self._launch = None
+            self._make_ready(runner)
+        ownership.drain()
 
     @calling(vars(BaseGraph)["_launch"])
     def replay(self, stream: object = None) -> None:
@@ -610,13 +615,12 @@ class Graph(BaseGraph):
     @property
     def graph_pool(self) -> pools.AnyPool | None:
         """The pool for the next capture."""
-        return self._graph_pool
+        return getattr(self._graph_pool, "owner", self._graph_pool)
 
     @graph_pool.setter
     def graph_pool(self, pool: pools.AnyPool | None) -> None:
         self._check("graph_pool")
-        pools.check_pool(pool)
-        self._graph_pool = pool
+        self._graph_pool = pools.check_pool(pool)
 
     @property
     def capture_error_mode(self) -> CaptureMode:

@@ -39,7 +39,6 @@ ON_DEMAND = [
     "_install",
     "_plugins.hooks",
     "backends._contract.contents",
-    "backends._contract.parameters",
     "backends._cuda.errors",
     "backends._cuda.node",
     "backends._cuda.profiler",

@@ -75,7 +75,7 @@ RULES = [
     (
         "diagnosis._tracing",
         "errors _interpreter backends.base interop.base _core.observers _core.labels _core.capture "
-        "_core.streams _core.stream_stack _core.call_site _core.extension _core._fast _core.ownership "
+        "_core.streams _core.stream_stack _core.extension _core._fast _core.ownership "
         "diagnosis._tracing",
         "",
     ),

@@ -18,7 +18,7 @@ import accelerator_graph as ag
 
 from .. import _install
 from .._core import extension, observers
-from .._interpreter.outside import setting
+from .._interpreter import setting
 from .._interpreter.terminal import rows, wrapped
 from ..inspection.names import printable
 

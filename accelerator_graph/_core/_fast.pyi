@@ -342,10 +342,10 @@ class CaptureInfo:
     edges : bool
         The former is the function that reports edges, too.
     failed : callable
-        Takes a code that is not 0, and raises.
+        Takes which of the two it was, 0 or 1, and a code that is not 0, and raises.
     """
 
-    def __init__(self, info: int, nodes: int, edges: bool, failed: Callable[[int], object]) -> None: ...
+    def __init__(self, info: int, nodes: int, edges: bool, failed: Callable[[int, int], object]) -> None: ...
     def __call__(self, stream: Any, /) -> tuple[int, int] | None:
         """Return the two; None if the stream is not capturing, or the capture is broken."""
 

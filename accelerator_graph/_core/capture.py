@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 from weakref import ref
 
-from .._interpreter import process
-from .._interpreter.outside import text_of
+from .._interpreter import interruptions, text_of
 from ..backends.base import AnyBackend as Backend
 from ..backends.base import CaptureMode as CaptureMode
 from ..backends.base import CaptureStatus
@@ -27,14 +26,13 @@ from ..interop import base as interop
 from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
 from . import capture_table, stream_stack
 from .ownership import Callback, Owned
-from .pools import AnyPool, Lease, check_pool
+from .pools import Lease
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
+    from .._interpreter import Site
     from ..backends.base import Recorder
     from ..errors import Reason
-    from .call_site import Site
-    from .labels import LabelledRange
 
 Part = TypeVar("Part")
 
@@ -93,8 +91,8 @@ class Capture:
     ----------
     place : Where
         Where it happens.
-    pool : PoolId, MemoryPool or None
-        The pool to capture into; None makes a new one.
+    pool : PoolId or None
+        The pool to capture into, as `check_pool` returns it; None makes a new one.
     mode : str
         One of `MODES`.
     """
@@ -106,27 +104,26 @@ class Capture:
         "_undos",
         "begun_at",
         "guard",
-        "home",
         "lease",
         "mode",
         "observations",
+        "place",
         "recorder",
         "retained",
         "stream",
         "thread",
     )
 
-    def __init__(self, place: Where, pool: AnyPool | None, mode: CaptureMode) -> None:
+    def __init__(self, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
+        self.place = place
         self.stream = stream = place.stream
-        self.home = place.hold
-        """Where replays will go."""
         self.recorder: Recorder = stream._backend
         modes = stream._backend.capture_modes
         self.mode = modes[0] if mode == "default" else native_mode(stream._backend, mode)
         """The backend's name for the mode."""
-        self.lease = Lease(None if pool is None else check_pool(pool), stream._backend, stream._device)
+        self.lease = Lease(pool, stream._backend, stream._device)
         """The graph's part in the pool."""
-        here = process.thread.identity
+        here = interruptions.thread.identity
         self.thread = here.thread
         self.begun_at: Site | None = None
         self.guard: object = None
@@ -179,7 +176,7 @@ class Capture:
         try:
             info = self.stream._backend.capture_info(self.stream._native)
             return None if info is None else info.nodes
-        except AcceleratorGraphError:  # a capture that is broken says so at its end
+        except AcceleratorGraphError:  # `end` counts again, and raises it
             return None
 
     def check_thread(self, what: str) -> None:
@@ -192,26 +189,24 @@ class Capture:
 
     def is_here(self) -> bool:
         """Return True if the calling thread began the capture."""
-        return self._identity() is process.thread.identity
+        return self._identity() is interruptions.thread.identity
 
     def thread_lives(self) -> bool:
         """Return True if the thread that began the capture has not ended."""
         return self._identity() is not None
 
-    def begin(self, graph: Any, place: Where, generators: Sequence[object] = ()) -> None:
+    def begin(self, graph: Any, generators: Sequence[object] = ()) -> None:
         """Begin the capture; its stream is current on this thread until the end.
 
         Parameters
         ----------
         graph : Graph
             The graph that captures, which the thread holds until the end.
-        place : Where
-            As in the constructor.
         generators : sequence
             Random generators that take part.
         """
-        stream, frameworks = self.stream, place.frameworks
-        backend, native = stream._backend, stream._native
+        place, stream = self.place, self.stream
+        frameworks, backend, native = place.frameworks, stream._backend, stream._native
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = captured_by(stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
@@ -222,21 +217,16 @@ class Capture:
             waited = place.waits_for._native
             with backend.relaxed(waited):
                 backend.synchronize(waited)
-        pool = self.lease.id
-        self._enter(graph, frameworks, pool)
-        recorder: FrameworkRecorder | None = None
-        for framework in frameworks:
-            recorder = framework.recorder(backend, pool, stream._device, generators)
-            if recorder is not None:
-                self.recorder = recorder
-                break
+        self._enter(graph)
+        if frameworks:
+            self._take_in(frameworks, generators)
         try:
             keep = partial(setattr, self, "_token")
             any(map(keep, map(self.recorder.capture_begin, (native,), (self.mode,))))  # at once
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
-        if recorder is not None:
-            self.lease.recorded = recorder.pool
+        if self.recorder is not backend:
+            self.lease.recorded = cast("FrameworkRecorder", self.recorder).pool
         if self.observations:
             self._observe(frameworks)
 
@@ -248,8 +238,8 @@ class Capture:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
         notify(self.observations, "begun")
 
-    def _enter(self, graph: Any, frameworks: Sequence[Framework], pool: PoolId) -> None:
-        """Take this thread and the frameworks into the capture, until `_leave`."""
+    def _enter(self, graph: Any) -> None:
+        """Take this thread into the capture, until `_leave`."""
         thread = capture_table.thread
         if thread.end is None:
             thread.end = Callback(_abandon_all, thread.unfinished)
@@ -261,26 +251,29 @@ class Capture:
         entry = stream_stack.Entry()
         entry.stream, entry.entrant, entry.undos, entry.guard = self.stream, self, [], None
         stream_stack.thread.entries.append(entry)
-        if frameworks:
-            self._route(entry, frameworks, pool)
 
-    def _route(self, entry: stream_stack.Entry, frameworks: Sequence[Framework], pool: PoolId) -> None:
-        """Make the stream the frameworks' current one, and have them use the pool."""
-        stream = self.stream
+    def _take_in(self, frameworks: Sequence[Framework], generators: Sequence[object]) -> None:
+        """Make the stream the frameworks' current one, have them use the pool, and let one record."""
+        stream, pool, entry = self.stream, self.lease.id, stream_stack.thread.entries[-1]
         backend, device = stream._backend, stream._device
         handle = stream_stack.make_current(entry, frameworks)
         note = partial(report_collective, self.observations)
-        relaxed = partial(_relaxed, backend, stream._native, self._owner)
         for framework in frameworks:
             undo = framework.observe_collectives(note)
             if undo is not None:
                 self._undos.append(undo)
         if handle is not None:
-            self.lease.frameworks.update(frameworks)
+            self.lease.used_by(frameworks)
+            relaxed = partial(_relaxed, backend, stream._native, self._owner)
             for framework in frameworks:
                 undo = framework.route(pool, handle, device, relaxed)
                 if undo is not None:
                     entry.undos.append(undo)
+        for framework in frameworks:
+            recorder = framework.recorder(backend, pool, device, generators)
+            if recorder is not None:
+                self.recorder = recorder
+                return
 
     def failure(self, cause: BaseException) -> CaptureError | None:
         """Return the error to raise for what the body raised; None if that passes unchanged.
@@ -331,14 +324,15 @@ class Capture:
         CaptureError
             It did not become a graph. `abandon` has to follow, as after any exception.
         """
-        recorder = self.recorder
+        recorder, backend = self.recorder, self.stream._backend
         if self.observations:
             notify(self.observations, "stop")
             notify(self.observations, "end")
-        backend, count = self.stream._backend, self.recorded()
-        if recorder is not backend:
-            cast("FrameworkRecorder", recorder).counted = count
         try:
+            info = backend.capture_info(self.stream._native)  # afterwards, nobody counts them as cheaply
+            count = None if info is None else info.nodes
+            if recorder is not backend:
+                cast("FrameworkRecorder", recorder).counted = count
             captured = Captured(recorder, backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
             raise self._error("did not become a graph", error) from error
@@ -461,6 +455,20 @@ def report_collective(observations: list[Any], collective: interop.Collective) -
 # ---- a graph that was captured -------------------------------------------------------------------
 
 
+def why_empty(backend: Backend) -> str:
+    """Return why a capture on a backend may have recorded nothing, and the way out: a clause."""
+    if backend.recording == "explicit":
+        return "this backend records only work that is enqueued through accelerator_graph.Stream"
+    return (
+        "the work may have gone to another stream or device, or have run at once, as ordinary Python and "
+        "NumPy do; enqueue it on the captured stream, or capture the stream that it goes to"
+    )
+
+
+LabelledRange = tuple[str, int, int, str, int]
+"""A name, the number of the first node and the one after the last, a file and a line."""
+
+
 class Captured(Owned):
     """A graph that was captured."""
 
@@ -553,9 +561,9 @@ def around_gc(phase: str, info: object) -> None:
 
 
 def _after_fork() -> None:
-    global _lock
+    global _gc_lock
     _gc_lock = threading.RLock()
     resume_gc()
 
 
-process.after_fork(_after_fork)
+interruptions.after_fork(_after_fork)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from .._interpreter.process import after_fork
+from .._interpreter.interruptions import after_fork
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend

@@ -1,4 +1,4 @@
-"""The machinery under `Graph`: its arguments, its state, and the way to captured, to ready, and back."""
+"""The machinery under `Graph`: its arguments, its states, and the way to captured, to ready, and back."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
-from .._interpreter import process
-from .._interpreter.outside import boolean, environment, keys
-from .._interpreter.sure_exit import if_skipped, sure_exit
+from .._interpreter import boolean, environment, interruptions, keys, warn_of_nothing
+from .._interpreter.interruptions import if_skipped, sure_exit
 from ..backends import registry
 from ..errors import EmptyGraphWarning, GraphStateError
-from . import observers, ownership, pools, states
-from .call_site import warn_of_nothing, why_empty
-from .capture import Capture, CaptureMode, Where, check_mode
+from . import observers, ownership, pools
+from .capture import Capture, CaptureMode, Where, check_mode, why_empty
 from .current_stream import where
-from .replay import Runner
-from .states import GraphState
+from .replay import NOT_KEPT, Runner
 from .streams import as_stream, describe
 
 if TYPE_CHECKING:
@@ -41,7 +38,71 @@ def _after_fork() -> None:
     _more_stack = RLock()
 
 
-process.after_fork(_after_fork)
+interruptions.after_fork(_after_fork)
+
+
+# ---- the state table: the operations that a graph refuses in each state --------------------------
+
+GraphState = Literal["empty", "capturing", "captured", "ready"]
+"""The state of a graph; ``"captured"`` has no executable yet."""
+
+_NOTHING = "nothing was captured; capture first, with `with graph:` or capture_begin() and capture_end()"
+_CAPTURING = "the graph is being captured; call capture_end() first, or reset() to abandon the capture"
+_FULL = "the graph holds a capture; call reset() first, or make another Graph"
+_NOT_BEGUN = "no capture has begun; call capture_begin() first"
+_NO_EXECUTABLE = "the graph has no executable yet; call instantiate() first"
+CAPTURED_BEFORE_FORK = "the graph was captured before this process was forked; capture it again"
+BEGUN_BEFORE_FORK = "the capture was begun before this process was forked; capture again"
+HAS_EXECUTABLE = (
+    "the graph has its executable already; make it with keep_graph=True to instantiate it more than once"
+)
+ENDED_INSIDE = "the capture was ended inside its `with` block; leave that to the block"
+
+_UNTIL_CAPTURED: dict[GraphState, str] = {"empty": _NOTHING, "capturing": _CAPTURING}
+_UNLESS_EMPTY: dict[GraphState, str] = {"capturing": _CAPTURING, "captured": _FULL, "ready": _FULL}
+
+REFUSED: dict[str, dict[GraphState, str]] = {
+    "capture_begin()": _UNLESS_EMPTY,
+    "capture_end()": {"empty": _NOT_BEGUN, "captured": _NOT_BEGUN, "ready": _NOT_BEGUN},
+    "instantiate()": _UNTIL_CAPTURED,
+    "replay()": _UNTIL_CAPTURED,
+    "bind()": _UNTIL_CAPTURED,
+    "update()": _UNTIL_CAPTURED,
+    "recapture()": _UNTIL_CAPTURED,
+    "clone()": _UNTIL_CAPTURED,
+    "pool()": _UNTIL_CAPTURED,
+    "num_nodes": _UNTIL_CAPTURED,
+    "describe()": _UNTIL_CAPTURED,
+    "memory()": _UNTIL_CAPTURED,
+    "set_node()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "set_nodes()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "debug_dump()": _UNTIL_CAPTURED,
+    "profile()": _UNTIL_CAPTURED,
+    "raw_graph()": _UNTIL_CAPTURED,
+    "raw_executable()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "raw_cuda_graph()": _UNTIL_CAPTURED,
+    "raw_cuda_graph_exec()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "enable_debug_mode()": _UNLESS_EMPTY,
+    "register_generator_state()": _UNLESS_EMPTY,
+    "graph_pool": _UNLESS_EMPTY,
+    "capture_error_mode": _UNLESS_EMPTY,
+}
+"""The sentence by operation and state. Everything that is not listed is allowed."""
+
+REFUSED_UNLESS_KEPT: dict[str, str] = {
+    "instantiate()": HAS_EXECUTABLE,
+    "clone()": NOT_KEPT,
+    "describe()": NOT_KEPT,
+    "set_node()": NOT_KEPT,
+    "set_nodes()": NOT_KEPT,
+    "debug_dump()": NOT_KEPT,
+    "raw_graph()": NOT_KEPT,
+    "raw_cuda_graph()": NOT_KEPT,
+}
+"""What a graph that is ready refuses as well if it was not kept: the sentence by operation."""
+
+
+# ---- a graph -------------------------------------------------------------------------------------
 
 
 class BaseGraph:
@@ -84,10 +145,8 @@ class BaseGraph:
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
-        if pool is not None:
-            pools.check_pool(pool)
         self._keeps = "graph" if keep_graph else "executable"
-        self._graph_pool = pool
+        self._graph_pool = None if pool is None else pools.check_pool(pool)
         self._mode = "default" if capture_error_mode == "default" else check_mode(capture_error_mode)
         self._backend_name = None if backend is None else registry.get(backend).name
         self._given_stream = None if stream is None else as_stream(stream, backend)
@@ -138,7 +197,7 @@ class BaseGraph:
             state: GraphState = "empty"
         else:
             state = self.state
-        fact = states.REFUSED[what].get(state)
+        fact = REFUSED[what].get(state)
         if fact:
             raise self._refusal(what, self._lost or fact)
 
@@ -159,7 +218,7 @@ class BaseGraph:
     def _kept(self, what: str) -> Captured:
         captured = self._runner_for(what).captured
         if captured is None:
-            raise self._refusal(what, states.NOT_KEPT)
+            raise self._refusal(what, NOT_KEPT)
         return captured
 
     @property
@@ -188,10 +247,10 @@ class BaseGraph:
         return obj
 
     def _after_fork(self) -> None:
-        lost = {"empty": self._lost, "capturing": states.BEGUN_BEFORE_FORK}
-        why = lost.get(self.state, states.CAPTURED_BEFORE_FORK)
+        lost = {"empty": self._lost, "capturing": BEGUN_BEFORE_FORK}
+        why = lost.get(self.state, CAPTURED_BEFORE_FORK)
         if self._runner is not None:
-            self._runner.after_fork(states.CAPTURED_BEFORE_FORK)
+            self._runner.after_fork(CAPTURED_BEFORE_FORK)
         self._empty()
         self._lost = why
 
@@ -228,14 +287,14 @@ class BaseGraph:
         """
         capture = self._capture
         if capture is None:
-            fact = states.REFUSED["capture_end()"][self.state]
+            fact = REFUSED["capture_end()"][self.state]
             raise self._refusal("capture_end()", self._lost or fact)
-        if capture._identity() is not process.thread.identity:
+        if capture._identity() is not interruptions.thread.identity:
             capture.check_thread("capture_end()")
         keep = self._keeps != "executable"
         kept = False
         try:
-            self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease)
+            self._runner = runner = Runner(capture.end(), keep, capture.place.hold, capture.lease)
             runner.beside = capture.stream is not self._home
             runner.retained = tuple(capture.retained)
             own = self._keep_observations(capture) if capture.observations or self._observers else 0
@@ -243,7 +302,7 @@ class BaseGraph:
                 self._found_empty(capture.subject)
             kept = keep
             if self._keeps != "graph":
-                self._instantiate(runner)
+                self._make_ready(runner)
         except BaseException:
             if kept:
                 self._capture = None
@@ -263,7 +322,7 @@ class BaseGraph:
             if self._capture is not None:
                 self.capture_end() if exc is None else self._abandon(exc)
             elif exc is None:
-                raise GraphStateError(f"{self._lost or states.ENDED_INSIDE}.")
+                raise GraphStateError(f"{self._lost or ENDED_INSIDE}.")
         except BaseException:
             self._recover()
             raise
@@ -273,11 +332,7 @@ class BaseGraph:
     _where = staticmethod(where)
 
     def _begin(
-        self,
-        place: Where,
-        pool: pools.AnyPool | None = None,
-        mode: CaptureMode | None = None,
-        guard: object = None,
+        self, place: Where, pool: pools.PoolId | None, mode: CaptureMode, guard: object = None
     ) -> None:
         """Begin a capture, in a state that allows it. If this raises, nothing has begun.
 
@@ -285,20 +340,21 @@ class BaseGraph:
         ----------
         place : Where
             Where it happens.
-        pool, mode
-            As in `Graph.capture_begin`; None keeps the graph's own.
+        pool : PoolId or None
+            The pool to capture into, as `check_pool` returns it; None makes a new one.
+        mode : str
+            One of `MODES`.
         guard : object
             Abandons the capture if the end of its ``with`` block is skipped.
         """
         try:
             if ownership.due:
                 ownership.drain()
-            pool = self._graph_pool if pool is None else pool
-            capture = self._capture = Capture(place, pool, self._mode if mode is None else mode)
+            capture = self._capture = Capture(place, pool, mode)
             capture.guard = guard
             if self._observers or observers.ambient.get():
                 self._observe(capture)
-            capture.begin(self, place, self._generators)
+            capture.begin(self, self._generators)
             self._home, self._lost = place.home, ""
         except BaseException:
             self._recover()
@@ -386,28 +442,18 @@ class BaseGraph:
             raise failure from exc
         exc.add_note(f"{capture.subject} was abandoned; {then}.")
 
-    def _instantiate(self, runner: Runner) -> None:
-        """Make the executable, and what `replay` launches without arguments."""
-        try:
-            runner.instantiate()
-            with runner.lock:  # another thread may reset the graph, which waits for this
-                if self._launch is None:
-                    self._launch = runner.home_launcher()
-        except BaseException:
-            if runner.executable is None:
-                self._launch = None
-            raise
-
     def _make_ready(self, runner: Runner) -> None:
-        """Instantiate the graph if that has not been done."""
-        if runner.executable is None or self._launch is None:
-            with runner.lock:  # several threads may be the first to replay
-                if runner.dropped:
-                    raise GraphStateError(f"{runner.dropped}.")
-                if runner.executable is None:
-                    self._instantiate(runner)
-                elif self._launch is None:  # something was raised between the two
-                    self._launch = runner.home_launcher()
+        """Make what there is not yet: the executable, and what `replay` launches without arguments."""
+        if self._launch is not None and runner.launching.owner.executable is not None:
+            return
+        with runner.lock:  # several threads may be the first to replay, and a reset waits for this
+            current = runner.launching.owner
+            if current.executable is None:
+                if current.until == "instantiate":
+                    raise GraphStateError(f"{current.why}.")
+                runner.instantiate()
+            if self._launch is None:
+                self._launch = runner.home_launcher()
 
 
 G = TypeVar("G", bound=BaseGraph)
@@ -452,15 +498,12 @@ class graph(Generic[G]):
     ) -> None:
         if not isinstance(g, BaseGraph):
             raise TypeError(f"graph: the argument must be an accelerator_graph.Graph, not {g!r}.")
-        if pool is not None:
-            pools.check_pool(pool)
-        if capture_error_mode is not None:
-            check_mode(capture_error_mode)
+        self._pool = (
+            () if pool is None else (pools.check_pool(pool),)
+        )  # (0, 0) is a new pool, None the graph's
+        self._mode = None if capture_error_mode is None else check_mode(capture_error_mode)
         self._graph = g
-        stream = None if stream is None else as_stream(stream, g._backend_name)
-        self._stream = stream
-        self._pool = pool
-        self._mode = capture_error_mode
+        self._stream = None if stream is None else as_stream(stream, g._backend_name)
         self._prepare = prepare is True or boolean(prepare, "graph: prepare")
 
     def __repr__(self) -> str:
@@ -472,7 +515,7 @@ class graph(Generic[G]):
             g._check("capture_begin()")
         guard = if_skipped(self, g._recover)
         place = g._where(self._stream or g._given_stream, g._backend_name, side=True, prepare=self._prepare)
-        g._begin(place, self._pool, self._mode, guard)
+        g._begin(place, self._pool[0] if self._pool else g._graph_pool, self._mode or g._mode, guard)
         return g
 
     @sure_exit

@@ -10,16 +10,15 @@ from inspect import unwrap
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from .._interpreter import runs_later
+from .._interpreter import Site, caller, outside, runs_later, warn_of_nothing
 from ..errors import EmptyLabelWarning
 from . import capture_table
-from .call_site import Site, caller, outside, warn_of_nothing, why_empty
-from .capture import notify, part_of
+from .capture import notify, part_of, why_empty
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
     from ..backends.base import GraphEdge
-    from .capture import Capture, Captured
+    from .capture import Capture, Captured, LabelledRange
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -218,9 +217,6 @@ def _site(module: Any) -> Site | None:
 
 
 # ---- what labels leave in a capture --------------------------------------------------------------
-
-LabelledRange = tuple[str, int, int, str, int]
-"""A name, the number of the first node and the one after the last, a file and a line."""
 
 
 class Mark:

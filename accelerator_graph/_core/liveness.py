@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .._interpreter.outside import setting
+from .._interpreter import setting
 from ..errors import GraphStateError
 from .observers import LIVENESS, Lasting, Observer
 

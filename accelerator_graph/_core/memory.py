@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence, Set
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from .._interpreter.process import heap_bytes
 from ..backends.base import DeviceMemory, addresses_in
+from ..backends.memory import heap_bytes
 from ..errors import AcceleratorGraphError
 from ..interop import registry as interop
 from ..interop.base import PoolContents, PoolSegment

@@ -9,8 +9,8 @@ from numbers import Number
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypedDict
 
-from .._interpreter.outside import boolean, integer
-from .._interpreter.sure_exit import Section
+from .._interpreter import boolean, integer
+from .._interpreter.interruptions import Section
 from ..backends.base import Argument, Capability, Change, GraphContents, GraphNode, NodeSetter, word
 from ..backends.memory import memory_of
 from ..errors import AcceleratorGraphError, GraphStateError, UnsupportedError

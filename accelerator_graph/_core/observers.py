@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
 
-from .._interpreter.outside import integer
+from .._interpreter import caller, integer
 from . import capture_table
-from .call_site import caller
 from .capture import report_collective
 
 DIAGNOSE = "ACCELERATOR_GRAPH_DIAGNOSE"

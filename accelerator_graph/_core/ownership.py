@@ -15,7 +15,7 @@ from itertools import starmap
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, cast
 
-from .._interpreter.process import after_fork, at_exit, from_a_signal_handler
+from .._interpreter.interruptions import after_fork, at_exit, from_a_signal_handler
 from ..errors import DriverError
 from .capture_table import disturbed_by, live
 

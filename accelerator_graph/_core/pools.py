@@ -9,14 +9,14 @@ into it until the last such graph is reset or gone. Ids from torch work as well,
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
-from .._interpreter.outside import integer
-from .._interpreter.process import after_fork
+from .._interpreter import integer
+from .._interpreter.interruptions import after_fork
 from ..errors import GraphStateError
 from ..interop.base import PoolId as PoolId
 from .ownership import Finalizer
@@ -58,7 +58,7 @@ _lock = _new_lock()
 
 
 class _End(Finalizer):
-    """Has `drain` end a pool. The value is its id, and the frameworks that have used it."""
+    """Has `drain` end a pool. The value is its id, and the frameworks that took part in its captures."""
 
     __slots__ = ()
 
@@ -68,7 +68,6 @@ class _End(Finalizer):
         They may run code of others that takes locks, so only captures into this very pool wait for it.
         """
         pool, frameworks = self.value
-        releases: list[Callable[[], object]] = [partial(each.release, pool) for each in frameworks]
         running = _new_lock()
         with running:
             with _lock:
@@ -78,8 +77,8 @@ class _End(Finalizer):
                 _pools.pop(pool, None)
                 _ending[running] = pool
             try:
-                if releases:
-                    undo(releases)
+                if frameworks:
+                    undo([partial(each.release, pool) for each in frameworks])
             finally:
                 _ending.pop(running, None)
 
@@ -180,7 +179,7 @@ class Lease:
         Another capture into this pool is under way.
     """
 
-    __slots__ = ("__weakref__", "_pool", "capturing", "frameworks", "id", "recorded")
+    __slots__ = ("__weakref__", "_pool", "capturing", "id", "recorded")
 
     id: PoolId
     """The id of the pool."""
@@ -188,8 +187,6 @@ class Lease:
     """The id by which the framework that has recorded the graph knows the pool."""
     capturing: bool
     """Keeps other captures out of the pool."""
-    frameworks: set[Framework]
-    """The frameworks that have to release the pool's memory at its end: all that took part in a capture."""
     _pool: _Pool | None
 
     def __init__(self, pool: PoolId | None, backend: Backend, device: int) -> None:
@@ -207,8 +204,7 @@ class Lease:
                         entry.check(backend, device)
                     entry.capturing = ref(self)
                     self._pool = entry
-                    own, self.frameworks = entry.end.value
-                    self.id = pool or own  # the given one may keep an object alive
+                    self.id = pool or entry.end.value[0]  # the given one may keep an object alive
                     return
             with running:  # until it is over, unless it is this thread's
                 _ending.pop(running, None)
@@ -221,9 +217,16 @@ class Lease:
     def shared(self) -> Lease:
         """Return another graph's part in the same pool."""
         other = object.__new__(Lease)
-        other.id, other.recorded, other.frameworks = self.id, self.recorded, self.frameworks
+        other.id, other.recorded = self.id, self.recorded
         other.capturing, other._pool = False, self._pool
         return other
+
+    def used_by(self, frameworks: Iterable[Framework]) -> None:
+        """Have these frameworks release the pool's memory at its end, too."""
+        assert self._pool is not None
+        end = self._pool.end
+        pool, known = end.value
+        end.value = pool, tuple(dict.fromkeys((*known, *frameworks)))  # each one once
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Releasing twice does nothing."""
@@ -237,15 +240,20 @@ def _begun(pool: PoolId | None, backend: Backend, device: int) -> _Pool:
     if pool is None:
         pool, _next = (_next, 0), _next + 1
     elif pool[0] >= _FIRST or pool[1] >= _next:
-        fact = "was never given out" if max(pool) >= _next else "ended with the last graph in it"
-        if max(pool) < _inherited:
-            fact = "belongs to graphs that were captured before this process was forked"
-        raise ValueError(f"pool {pool} {fact}; take a new one from graph_pool_handle().")
+        raise _unusable(pool)
     entry = _Pool()
     entry.device = device
-    entry.end = _End(backend, (pool, set()))
+    entry.end = _End(backend, (pool, ()))
     _pools[pool] = ref(entry)
     return entry
+
+
+def _unusable(pool: PoolId) -> ValueError:
+    """Make the error for an id that stands for no pool, or for none any more."""
+    fact = "was never given out" if max(pool) >= _next else "ended with the last graph in it"
+    if max(pool) < _inherited:
+        fact = "belongs to graphs that were captured before this process was forked"
+    return ValueError(f"pool {pool} {fact}; take a new one from graph_pool_handle().")
 
 
 def _clean_up_of(pool: PoolId) -> AbstractContextManager[object] | None:

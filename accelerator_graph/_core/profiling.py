@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._interpreter.outside import boolean, integer
+from .._interpreter import boolean, integer
 from ..backends.base import Capability, GraphContents, GraphEdge, GraphNode, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
-from .capture import Captured
-from .labels import LabelledRange, if_in_order
+from .capture import Captured, LabelledRange
+from .labels import if_in_order
 from .replay import Executable
 from .streams import Event, OwnedEvent, Stream, captured_by
 

@@ -13,25 +13,30 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
-from .._interpreter.sure_exit import Section
+from .._interpreter.interruptions import Section
 from ..backends.base import Capability, SameContext, SameStream, unsupported
 from ..errors import AcceleratorGraphError, CaptureError, GraphStateError, UnsupportedError
 from . import capture_table
 from .capture_table import measuring
 from .extension import fast, new_lock
-from .ownership import Owned, drain
-from .states import NOT_KEPT, RESET_MEANWHILE
+from .ownership import Owned, drain, due
 from .stream_stack import is_constant
 from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
     from ..backends.base import GraphContents, NativeCalls, NodeSetter, Recorder
+    from ..interop.base import Framework
     from ._fast import Launch, Launcher
     from .capture import Captured
     from .memory import Measured
     from .node_changes import NodeChanges
     from .pools import Lease
+
+NOT_KEPT = (
+    "the graph was not kept; make it with keep_graph=True, or call enable_debug_mode() before the capture"
+)
+RESET_MEANWHILE = "another thread has reset the graph; capture again"
 
 MOST_STREAMS = 16
 """The most streams to remember; more would only cost memory."""
@@ -48,17 +53,20 @@ class Executable(Owned):
         The changes of single nodes, once there are some.
     key : object
         Stands for the executable in bindings, which don't keep it alive.
+    measured : Measured or None
+        The memory that it has taken, if that was measured.
     runs : tuple
         The bindings whose runs may be in progress, with their streams, which are kept alive.
     """
 
-    __slots__ = ("changes", "key", "made_of", "runs")
+    __slots__ = ("changes", "key", "made_of", "measured", "runs")
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
         super().__init__(recorder, backend, value, *keeps)
         self.made_of: object = None
         self.changes: NodeChanges | None = None
         self.key = object()
+        self.measured: Measured | None = None
         self.runs: tuple[tuple[ref[Binding], Stream], ...] = ()
 
     def note_run(self, binding: Binding, stream: Stream) -> None:
@@ -377,7 +385,6 @@ class Runner:
         "launching",
         "lease",
         "lock",
-        "measured",
         "observations",
         "retained",
     )
@@ -389,7 +396,6 @@ class Runner:
         is launched, a `Current`."""
         self.launching.owner = _NOTHING
         self.latest: Latest | None = None
-        self.measured: Measured | None = None
         self.home = home
         self.lease = lease
         self.lock = new_lock()
@@ -411,6 +417,12 @@ class Runner:
         """The executable, once there is one."""
         found: Executable | None = self.launching.owner.executable
         return found
+
+    @property
+    def measured(self) -> Measured | None:
+        """The memory that the executable has taken, if that was measured."""
+        executable = self.executable
+        return None if executable is None else executable.measured
 
     @property
     def _current(self) -> Current:
@@ -460,31 +472,29 @@ class Runner:
         Where the graph allows only one executable at a time, the old one is destroyed first.
         """
         captured = self.kept()
-        again = self.launching.owner.executable is not None
-        if again and not captured.allows_another():
+        if self.launching.owner.executable is not None and not captured.allows_another():
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
-        drain()  # the old one, or what an interrupt has left of it
-        executable, self.measured = self.make(captured, self.lease)
-        self.exchange(executable)
+        if due:  # the old one, or what an interrupt has left of it
+            drain()
+        self.exchange(self.make(captured, self.lease))
         if not self.keeps_graph:
             self.captured = None
-        if again:
-            drain()
 
-    def make(self, captured: Captured, lease: Lease) -> tuple[Executable, Measured | None]:
+    def make(self, captured: Captured, lease: Lease) -> Executable:
         """Make an executable of a graph, which nothing launches yet."""
+        before = None
         if measuring.depth:
             from .memory import after_instantiation, before_instantiation
-        before = before_instantiation(captured) if measuring.depth else None
-        value = captured.recorder.instantiate(captured.value)
-        keeps: list[object] = [self.home._owner]
-        if captured.is_lent:
-            keeps.append(captured)
+
+            before = before_instantiation(captured)
+        value, owner = captured.recorder.instantiate(captured.value), self.home._owner
+        keeps = (owner, captured) if captured.is_lent else (owner,)
         executable = Executable(captured.recorder, captured.backend, value, *keeps)
         if self.keeps_graph:
             executable.made_of = captured.value
-        measured = None if before is None else after_instantiation(before, captured, self.home, lease)
-        return executable, measured
+        if before is not None:
+            executable.measured = after_instantiation(before, captured, self.home, lease)
+        return executable
 
     def exchange(self, executable: Executable) -> None:
         """Let all callables launch this executable, whose first run waits for the runs of the former one."""
@@ -514,10 +524,13 @@ class Runner:
     def home_launcher(self) -> Callable[[], None]:
         """Return a callable that replays where replays go that name no stream."""
         owner = self.home._owner
-        if not isinstance(owner, FrameworkCurrent):
-            return Binding(self.launching, self.home).launcher()
-        # on whatever stream is the framework's current one by then
-        framework, device = owner.framework, self.home._device
+        if isinstance(owner, FrameworkCurrent):
+            return self._follower(owner.framework)
+        return Binding(self.launching, self.home).launcher()
+
+    def _follower(self, framework: Framework) -> Callable[[], None]:
+        """Return a callable that replays on whatever stream is a framework's current one by then."""
+        device = self.home._device
         launchers: dict[int, Callable[[], None]] = {}
         runner = ref(self)  # which may hold this callable
 

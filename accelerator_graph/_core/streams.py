@@ -8,8 +8,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from .._interpreter.outside import boolean, integer
-from .._interpreter.sure_exit import if_skipped, sure_exit
+from .._interpreter import boolean, integer
+from .._interpreter.interruptions import if_skipped, sure_exit
 from ..backends import registry
 from ..backends.base import AnyBackend as Backend
 from ..backends.base import Capability, CaptureInfo, CaptureStatus, unsupported

@@ -5,16 +5,15 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from .._interpreter.sure_exit import if_skipped, sure_exit
+from .._interpreter.interruptions import if_skipped, sure_exit
 from ..backends.base import Capability, Misfit
 from ..errors import DriverError, UnsupportedError
-from . import states
 from .capture import Captured
-from .graph import BaseGraph
+from .graph import REFUSED, BaseGraph
 from .observers import Lasting, handed_on
 from .ownership import drain
 from .pools import Lease
-from .replay import Changing, Runner
+from .replay import NOT_KEPT, Changing, Runner
 from .streams import FrameworkCurrent, describe
 
 if TYPE_CHECKING:
@@ -125,10 +124,10 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
                 except (DriverError, UnsupportedError) as error:
                     misfit = Misfit(str(error).rstrip("."))
             if misfit is None:
-                executable, measured = runner.launchable(), None
+                executable = runner.launchable()
             else:
                 check_shareable(work.captured, what)
-                executable, measured = runner.make(work.captured, work.lease)
+                executable = runner.make(work.captured, work.lease)
             taken = graph, runner, work, executable, misfit is not None, counted
             _take(*taken)
         except BaseException as error:
@@ -142,7 +141,6 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
                     "instantiate() or replay() to make one."
                 )
             raise
-        runner.measured = measured
         graph._make_ready(runner)
     drain()
     return GraphUpdate(True) if misfit is None else GraphUpdate(False, *misfit)
@@ -155,7 +153,7 @@ def _take(
     if new:
         runner.exchange(executable)
     else:
-        executable.changes = None
+        executable.changes = executable.measured = None
     runner.captured = work.captured if runner.keeps_graph else None
     runner.lease, runner.retained, runner.counted = work.lease, work.retained, counted
     runner.observe(*(each for each in runner.observations if isinstance(each, Lasting)), *work.observations)
@@ -220,7 +218,7 @@ class Recapture:
                 "graph's device current."
             )
         guard = if_skipped(self, fresh._recover)
-        fresh._begin(place, runner.lease.shown if fresh._graph_pool is None else None, guard=guard)
+        fresh._begin(place, fresh._graph_pool or runner.lease.shown, fresh._mode, guard)
         return self
 
     @sure_exit
@@ -268,7 +266,7 @@ def update(graph: BaseGraph, other: BaseGraph) -> GraphUpdate:
     its = other._runner
     captured = None if its is None else its.captured
     if its is None or captured is None:
-        fact = states.REFUSED["update()"].get(other.state) or states.NOT_KEPT
+        fact = REFUSED["update()"].get(other.state) or NOT_KEPT
         raise graph._refusal("update()", f"the other graph can't be used: {fact}")
     home, there = runner.home, its.home
     if (home._backend, home.device) != (there._backend, there.device):

@@ -10,10 +10,9 @@ from typing import Any
 
 from .._arrays.arrays import check_arguments
 from .._arrays.signatures import Call, Reader
-from .._core.call_site import outside
 from .._core.pools import PoolId, graph_pool_handle
-from .._interpreter.process import after_fork
-from .._interpreter.sure_exit import Between
+from .._interpreter import outside
+from .._interpreter.interruptions import Between, after_fork
 from ..errors import CaptureError
 from . import second_capture
 from .binding import NotFollowing

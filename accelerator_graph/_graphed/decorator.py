@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from .._core.pools import AnyPool, check_pool
-from .._interpreter.outside import integer, setting
+from .._interpreter import integer, setting
 from .arguments import check_ordinary
 from .function import Graphed
 from .options import CacheInfo, GivenOptions, GraphInputs, Mode, Options

@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
-from .._core.call_site import outside
 from .._core.observers import DIAGNOSE
-from .._interpreter.outside import setting
+from .._interpreter import outside, setting
 from ..diagnosis import _tracing
 from ..errors import CaptureError
 from .recorded_call import RecordedCall

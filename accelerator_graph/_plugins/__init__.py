@@ -15,9 +15,8 @@ from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .._interpreter import Record
-from .._interpreter.outside import raises_again, text_of, variable
-from .._interpreter.process import after_fork
+from .._interpreter import Record, raises_again, text_of, variable
+from .._interpreter.interruptions import after_fork
 from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
 
 if TYPE_CHECKING:

@@ -94,10 +94,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from .._interpreter import imported_on_use
 from ..errors import AcceleratorGraphError, UnsupportedError
 from . import _contract as contract
-from ._contract.answers import Availability as Availability
-from ._contract.answers import Capability as Capability
-from ._contract.answers import CaptureInfo as CaptureInfo
-from ._contract.answers import CaptureStatus as CaptureStatus
+from ._contract import Availability as Availability
+from ._contract import Capability as Capability
+from ._contract import CaptureInfo as CaptureInfo
+from ._contract import CaptureStatus as CaptureStatus
+from ._contract import LaunchFunction as LaunchFunction
+from ._contract import NativeCalls as NativeCalls
+from ._contract import SameContext as SameContext
+from ._contract import SameStream as SameStream
+from ._contract import SetFunction as SetFunction
+from ._contract import StatusFunction as StatusFunction
 
 CaptureMode = Literal["default", "global", "thread_local", "relaxed"]
 """What the driver refuses while a capture is in progress: illegal calls of all threads, of the capturing
@@ -305,7 +311,8 @@ class Backend(Recorder):
     def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return facts about the capture that the stream takes part in; None without one. Disturbs nothing.
 
-        The capabilities ``"events"`` and ``"nodes"`` need it. None also if the capture is broken.
+        The capabilities ``"events"`` and ``"nodes"`` need it. None also if the capture is broken. Asked ahead
+        of the end of each capture, where an error means that there will be no graph.
         """
         return None
 
@@ -387,15 +394,9 @@ if TYPE_CHECKING:
     from ._contract import GraphContents as GraphContents
     from ._contract import GraphEdge as GraphEdge
     from ._contract import GraphNode as GraphNode
-    from ._contract import LaunchFunction as LaunchFunction
     from ._contract import Misfit as Misfit
-    from ._contract import NativeCalls as NativeCalls
     from ._contract import NodeParameters as NodeParameters
     from ._contract import NodeSetter as NodeSetter
-    from ._contract import SameContext as SameContext
-    from ._contract import SameStream as SameStream
-    from ._contract import SetFunction as SetFunction
-    from ._contract import StatusFunction as StatusFunction
     from ._contract import addresses_in as addresses_in
     from ._contract import word as word
     from .mixins import AnyBackend as AnyBackend

@@ -15,9 +15,19 @@ from functools import partial
 from types import FunctionType
 from typing import Any, ClassVar
 
-from ._cpu.capture import MODES, CpuCaptures, Event, Stream
-from ._cpu.graph import Executable, Graph, graph_of
-from ._cpu.parameters import copy, fill, node_setter, parameters
+from ._cpu.graph import (
+    MODES,
+    CpuCaptures,
+    Event,
+    Executable,
+    Graph,
+    Stream,
+    copy,
+    fill,
+    graph_of,
+    node_setter,
+    parameters,
+)
 from ._cpu.work import PACKAGE, SUSPENDED, Call, caller, check_callable, name_of, run_calls
 from .base import (
     Availability,

@@ -30,7 +30,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .._interpreter.process import this_thread
+from .._interpreter.interruptions import this_thread
 from ..errors import (
     AcceleratorGraphError,
     BackendUnavailableError,

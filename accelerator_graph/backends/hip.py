@@ -191,7 +191,7 @@ class HipBackend(DriverGraphs, TimesGraphs, UpdatesGraphs):
         The first time, this counts what the runtime keeps for later graphs; each time, what other threads
         take. None for executables, of which nothing is known.
         """
-        from .._interpreter.process import heap_bytes
+        from .memory import heap_bytes
 
         if isinstance(obj, Executable):
             return None

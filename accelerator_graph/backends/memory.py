@@ -1,15 +1,17 @@
-"""Finds the memory behind an object, for any backend."""
+"""Finds the memory behind an object, for any backend, and how much of the heap is in use."""
 
 from __future__ import annotations
 
 import ctypes
 import re
 import sys
+from collections.abc import Callable
+from functools import cache
 from math import prod
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from .._interpreter.outside import integer, text_of
+from .._interpreter import integer, text_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -236,3 +238,33 @@ def _address_of(view: memoryview) -> int:
         return buffer.buf or 0
     finally:
         _release_buffer(buffer)
+
+
+def heap_bytes() -> int | None:
+    """Return the bytes that the C library has given out; None where it does not report.
+
+    Python's own small objects are not among them, and neither is memory that a library maps itself.
+    """
+    ask = _mallinfo()
+    if ask is None:
+        return None
+    info = ask()
+    return int(info.uordblks + info.hblkhd)
+
+
+@cache
+def _mallinfo() -> Callable[[], Any] | None:
+    """Return ``mallinfo2`` of the GNU C library 2.33 and later."""
+
+    class Information(ctypes.Structure):
+        _fields_ = (
+            *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd")),
+            *((name, ctypes.c_size_t) for name in ("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")),
+        )
+
+    try:
+        function = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError, TypeError):  # TypeError: on Windows
+        return None
+    function.restype, function.argtypes = Information, ()
+    return function

@@ -156,7 +156,7 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
 
     def parameters(self, graph: Any) -> Sequence[contract.NodeParameters]:
         """Return the parameters of a graph's nodes, in the order of `nodes`. The default knows none."""
-        from ._contract.parameters import NodeParameters
+        from ._contract.contents import NodeParameters
 
         return [NodeParameters(node.kind, None) for node in self.nodes(graph)[0]]
 

@@ -14,12 +14,11 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from .._interpreter import imported_on_use, runs_later
-from .._interpreter.outside import environment, keys, variable
+from .._interpreter import environment, imported_on_use, keys, runs_later, variable
 from .._plugins import Catalogue, is_name
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from . import _contract as contract
-from ._registry.instances import Instances, problem_of
+from ._registry import Instances, problem_of
 from .base import BACKEND_API_VERSIONS, AnyBackend, Backend
 
 if TYPE_CHECKING:

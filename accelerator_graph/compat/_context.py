@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from .. import api
 from .._core.capture import CaptureMode
 from .._core.streams import Stream
-from .._interpreter.sure_exit import sure_exit
+from .._interpreter.interruptions import sure_exit
 from ..errors import UnsupportedError
 from ._graphs import CUDAGraph, TorchGraph, stream_of, torch_module
 

@@ -76,12 +76,12 @@ class TorchGraph(api.Graph):
         place.hold, place.home = home, home.held()
         return place
 
-    def _begin(self, place: Where, *how: Any, **guard: Any) -> None:
+    def _begin(self, *how: Any) -> None:
         before = self._observers
         if self.check_input_liveness:
             self._observers = (*before, ownership_of_arrays())
         try:
-            super()._begin(place, *how, **guard)
+            super()._begin(*how)
         except BaseException as error:
             self._recover()
             if isinstance(error, CaptureError) and error.reason == "default_stream":

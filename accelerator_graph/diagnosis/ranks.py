@@ -11,7 +11,7 @@ from reprlib import repr as shortened
 from typing import Any, NamedTuple, TypeVar
 
 from .._core import capture_table
-from .._interpreter.outside import boolean
+from .._interpreter import boolean
 from ..api import Graph
 from ..errors import GraphStateError, RanksDisagreeError, UnsupportedError
 from ..inspection.fingerprint import Fingerprint

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from .._interpreter.outside import integer
+from .._interpreter import integer
 from ..errors import AcceleratorGraphError
 from ..inspection.text import numbers
 

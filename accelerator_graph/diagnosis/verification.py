@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .._core import stream_stack
-from .._core.call_site import outside
 from .._core.streams import Stream, as_stream, captured_by
 from .._graphed.arguments import check_ordinary
 from .._graphed.call_order import current_stream
 from .._graphed.recorded_call import Capturable, RecordedCall
-from .._interpreter.outside import integer
+from .._interpreter import integer, outside
 from ..api import Graph
 from ..errors import VerificationError, capture_error
 from ._verify.case import Case

@@ -11,8 +11,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self, TextIO
 
-from .._interpreter.outside import boolean
-from .._interpreter.sure_exit import if_skipped, sure_exit
+from .._interpreter import boolean
+from .._interpreter.interruptions import if_skipped, sure_exit
 from ..api import Graph
 from ..inspection.progress import markers_of
 from .ranks_groups import Peers, check_seconds, peers_of

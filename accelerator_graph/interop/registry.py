@@ -15,9 +15,8 @@ from operator import index
 from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from .._interpreter import imported_on_use
-from .._interpreter.outside import message_of, raises_again, text_of
-from .._interpreter.process import after_fork
+from .._interpreter import imported_on_use, message_of, raises_again, text_of
+from .._interpreter.interruptions import after_fork
 from .._plugins import IMPORT_NAMES, Catalogue
 from ..errors import BackendError, BackendLoadError
 from . import base

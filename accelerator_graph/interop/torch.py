@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any, ClassVar
 
-from .._interpreter import process
+from .._interpreter import interruptions
 from ..backends.base import AnyBackend, Backend, CaptureMode, Lends
 from ..errors import CaptureError, DriverError
 from . import base
@@ -281,34 +281,31 @@ class TorchRecorder(FrameworkRecorder):
 
     backend: AnyBackend
     pool: PoolId
+    stream: Any = None
+    torch_graph: Any = None
+    native: Any = None
+    """The backend's graph."""
+    executable: Executable | None = None
+    """The latest one, unless it is destroyed."""
+    graph_is_needed: bool = True
+    _routed: bool = False
+    """True once torch's allocator uses the pool."""
+    _over: bool = False
 
     def __init__(
         self, backend: AnyBackend, pool: PoolId, device: int, generators: Sequence[object], framework: Torch
     ) -> None:
-        self.name: str = backend.name
-        self.backend = backend
-        self.pool = pool
-        self.counted: int | None = None
+        super().__init__(backend, pool)
         self.device = device
-        self.thread: threading.Thread = process.thread.identity.thread
-        self.stream: Any = None
-        self.torch_graph: Any = None
-        self.native: Any = None
-        """The backend's graph."""
+        self.thread: threading.Thread = interruptions.thread.identity.thread
         self.generators: list[Any] = []
         """The generators that a replay may use, if torch must prepare them; otherwise empty."""
-        self.executable: Executable | None = None
-        """The latest one, unless it is destroyed."""
-        self.graph_is_needed: bool = True
         self.destroy_disturbs_captures: bool = backend.name == "hip" or hasattr(pool, "owner")
         """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
         the last of them, it ends the process if anything is being captured."""
         self._registered = generators
         self._framework = framework
         self._given = pool
-        self._routed = False
-        """True once torch's allocator uses the pool."""
-        self._over = False
 
     # ---- capture -------------------------------------------------------------------------------
 
@@ -557,4 +554,4 @@ def _snapshot(ask: Any) -> list[dict[str, Any]]:
     return found  # type: ignore[no-any-return]
 
 
-process.after_fork(_recording.clear)
+interruptions.after_fork(_recording.clear)

@@ -14,7 +14,7 @@ from traceback import walk_tb
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from .._interpreter.outside import text_of
+from .._interpreter import text_of
 from ._work import applied
 
 KIT = __name__.rpartition(".")[0]

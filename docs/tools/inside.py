@@ -32,9 +32,9 @@ OBSERVERS = """
 ## Where others come in
 
 **Frameworks** are asked by `where` for their current streams. `Capture.begin` has them release what they
-cache, and one of them may record: its recorder then stands in the place of the backend, from
-`capture_begin` to the end of the executable. `Capture._enter` makes the stream their current one, and sends
-their allocations to the pool.
+cache. `Capture._take_in` makes the stream their current one and sends their allocations to the pool, and
+one of them may record: its recorder then stands in the place of the backend, from `capture_begin` to the
+end of the executable.
 
 **Observers** ([take part in a capture](guides/observe-captures.md)) are asked by `BaseGraph._begin`, ahead
 of everything that can be undone. A new one is a class of its own, outside of `_core`, which imports none;

@@ -7,7 +7,7 @@ from typing import get_args
 
 INTRODUCTION = """# States of a graph
 
-<!-- Written by docs/tools/generate.py from accelerator_graph/_core/states.py: change that. -->
+<!-- Written by docs/tools/generate.py from accelerator_graph/_core/graph.py: change that. -->
 
 A graph is in one of four states, which `Graph.state` returns:
 
@@ -31,7 +31,7 @@ and changes nothing. <!-- promise: state-error-changes-nothing -->
 
 def page(root: Path) -> str:
     """Return the page."""
-    from accelerator_graph._core.states import REFUSED, REFUSED_UNLESS_KEPT, GraphState
+    from accelerator_graph._core.graph import REFUSED, REFUSED_UNLESS_KEPT, GraphState
 
     *before, ready = get_args(GraphState)
     columns = [*before, f"{ready}, kept", f"{ready}, not kept"]

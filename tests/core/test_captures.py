@@ -345,7 +345,7 @@ def test_only_the_frameworks_that_were_chosen_take_part(stream, two, chosen):
     place = graph._where(stream, None)
     if chosen is not None:
         place.frameworks = there
-    graph._begin(place)
+    graph._begin(place, None, "default")
     try:
         for what in ("use_stream", "collectives", "route"):
             assert [each[0] for each in asked(what)] == names

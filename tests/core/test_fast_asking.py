@@ -64,7 +64,9 @@ int info(uintptr_t stream, int *status, uint64_t *id, void **graph, void ***depe
 {
     *status = (int)stream;
     *id = 3;
-    *graph = (void *)64;
+    *graph = (void *)(uintptr_t)(*status == 1 ? 64 : 35);
+    if (*status == 35)
+        *status = 1;
     *dependencies = NULL;
     *count = 9;
     return stream < 100 ? 0 : (int)stream;
@@ -80,7 +82,7 @@ int info_with_edges(uintptr_t stream, int *status, uint64_t *id, void **graph, v
 int nodes(uintptr_t graph, void **found, size_t *count)
 {
     *count = found == NULL ? graph + 1 : 0;
-    return 0;
+    return graph == 64 ? 0 : (int)graph;
 }
 """
 
@@ -231,11 +233,16 @@ def test_other_threads_run_during_a_call_that_waits(fast, driver):
 @pytest.mark.parametrize("edges", [False, True])
 def test_the_nodes_of_a_capture_are_counted(fast, driver, edges):
     info = driver.address["info_with_edges" if edges else "info"]
+
+    def failed(which, code):
+        raise Failed(which, code)
+
     told = fast.CaptureInfo(info, driver.address["nodes"], edges, failed)
     assert [told(status) for status in (0, 1, 2)] == [None, (3, 65), None]
-    with pytest.raises(Failed) as error:
-        told(101)
-    assert error.value.args == (101,)
+    for status, what in ((101, (0, 101)), (35, (1, 35))):
+        with pytest.raises(Failed) as error:
+            told(status)
+        assert error.value.args == what
     with pytest.raises(TypeError):
         told()
 

@@ -201,6 +201,7 @@ def test_changes_nothing_if_an_address_is_not_known(bench):
     assert bench.sets == [0, 0]
 
 
+@pytest.mark.promise("undone-nodes")
 def test_undoes_the_first_node_if_the_second_is_refused(bench):
     bench.nodes[1].refused = 1
     assert isinstance(bench(4096, 32768, 12288), list)
@@ -212,6 +213,7 @@ def test_undoes_the_first_node_if_the_second_is_refused(bench):
     assert bench.guard.stop() == 0
 
 
+@pytest.mark.promise("undone-nodes")
 def test_does_not_know_what_a_node_has_that_can_not_be_undone(bench):
     bench.nodes[0].refused, bench.nodes[1].refused = 2, 1
     assert isinstance(bench(4096, 32768, 12288), list)

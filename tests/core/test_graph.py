@@ -13,7 +13,8 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture, replay, states
+from accelerator_graph._core import capture, replay
+from accelerator_graph._core.graph import REFUSED, REFUSED_UNLESS_KEPT
 from accelerator_graph.backends.cpu import CpuBackend
 from threads import in_thread
 
@@ -567,14 +568,14 @@ def test_who_captures_a_stream_is_named_in_other_threads():
             in_thread(ag.Graph(stream=stream).__enter__)
 
 
-@pytest.mark.parametrize("operation", states.REFUSED)
+@pytest.mark.parametrize("operation", REFUSED)
 def test_what_a_ready_graph_refuses_if_it_was_not_kept_is_in_the_table(stream, operation, tmp_path):
     arguments = {"debug_dump()": [tmp_path / "graph.dot"], "register_generator_state()": [None]}
     arguments["update()"] = [captured(stream, [], keep_graph=True)]
     graph = captured(stream, [])
     arguments |= {"set_node()": [0], "set_nodes()": [{}]}
     assert graph.state == "ready"
-    sentence = states.REFUSED[operation].get("ready") or states.REFUSED_UNLESS_KEPT.get(operation)
+    sentence = REFUSED[operation].get("ready") or REFUSED_UNLESS_KEPT.get(operation)
     refused = ""
     try:
         found = getattr(graph, operation.removesuffix("()"))

@@ -265,6 +265,7 @@ LONG = {"verify": 41}
 """Of calls with tens of thousands of lines, every so many lines are interrupted."""
 
 
+@pytest.mark.promise("interrupt-leaves-no-trace")
 @pytest.mark.parametrize("call", CALLS)
 def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_path):
     cell, collecting, watching = bytearray(1), [*gc.callbacks], (threading.gettrace(), threading.getprofile())

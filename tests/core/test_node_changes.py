@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends._contract.parameters import NodeSetter
+from accelerator_graph.backends._contract.contents import NodeSetter
 from accelerator_graph.errors import driver_error
 from accelerator_graph.inspection.drawing import to_dot
 from core.test_interrupts import Interrupter

@@ -92,7 +92,7 @@ def begun(pool, release=None):
     """Return the lease of a capture that has begun, in which a framework takes part."""
     lease = pools.Lease(pool, ag.backends.get("cpu"), 0)
     if release is not None:
-        lease.frameworks.add(Framework(release))
+        lease.used_by([Framework(release)])
     return lease
 
 
@@ -111,13 +111,13 @@ def test_a_pool_that_is_used_anew_before_its_end_was_seen_to_has_not_ended():
     ended, pool = [], ag.graph_pool_handle()
     framework = Framework(ended.append)
     first = begun(pool)
-    first.frameworks.add(framework)
+    first.used_by([framework])
     del first
     second, third = begun(pool), None
     second.capturing = False
     third = begun(pool)
     for each in (second, third):
-        each.frameworks.add(framework)
+        each.used_by([framework])
     del each
     ownership.drain()
     assert ended == []
@@ -138,7 +138,7 @@ def test_every_framework_releases_a_pool_even_if_another_one_raises(monkeypatch)
         raise LookupError(str(len(released)))
 
     lease = begun(pool := ag.graph_pool_handle(), release)
-    lease.frameworks.update(Framework(release) for _ in range(2))
+    lease.used_by([Framework(release) for _ in range(2)])
     del lease
     ownership.drain()
     assert released == [pool] * 3

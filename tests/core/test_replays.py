@@ -273,6 +273,7 @@ def test_the_same_with_the_stream_of_a_framework(framework: Handles) -> None:
     assert len(framework.ran) == 6
 
 
+@pytest.mark.promise("streams-by-identity")
 @pytest.mark.parametrize("kind", [Closable, int], ids=["may be closed", "a handle"])
 def test_what_may_be_another_stream_by_now_is_looked_at_each_time(framework: Handles, kind: type) -> None:
     graph = captured(framework)

@@ -58,6 +58,7 @@ def reachable(edges, start):
     return found
 
 
+@pytest.mark.promise("events-order-nothing")
 @pytest.mark.parametrize("edges", [CHAIN, DIAMOND, TWO_ROOTS, ALL_TO_ALL, []])
 def test_events_order_no_nodes_that_were_not_ordered(edges):
     everywhere = [(start, stop) for start in range(4) for stop in range(start + 1, 5)]
@@ -77,6 +78,7 @@ def test_events_order_no_nodes_that_were_not_ordered(edges):
                     assert any(4 + event in reachable(changed, node) for event in found.ends[index])
 
 
+@pytest.mark.promise("events-order-nothing")
 def test_programmatic_dependencies_that_events_cut_are_told():
     edges = contents(CHAIN, kinds={(0, 1): "programmatic", (1, 2): "programmatic", (2, 3): "programmatic"})
     assert borders([(0, 4)], edges).cut == []

@@ -256,6 +256,7 @@ def for_its_own_event(beside):
     beside.event.synchronize()
 
 
+@pytest.mark.promise("waiting-is-innocent")
 @pytest.mark.parametrize("began", ["before", "in the capture"])
 def test_a_thread_that_waits_for_its_own_stream_is_innocent(stream, began):
     beside = Beside(ag.Stream(backend="cpu"), for_its_own_stream)
@@ -328,6 +329,32 @@ def test_a_thread_that_reads_all_the_time_is_innocent(stream):
     finally:
         os.close(writing)
         thread.join()
+
+
+@pytest.mark.promise("waiting-is-innocent")
+@pytest.mark.parametrize("waits", ["acquires", "sleeps"])
+def test_functions_that_only_wait_are_innocent(stream, waits):
+    other, go, broken = ag.Stream(backend="cpu"), threading.Event(), threading.Lock()
+    broken.acquire()
+
+    def breaks():  # on a thread of the library, while the one that captures waits
+        go.wait()
+        time.sleep(0.02)
+        list(hidden(stream))
+        broken.release()
+
+    other.launch(breaks)
+
+    def body():
+        go.set()
+        if waits == "acquires":
+            broken.acquire()
+        while broken.locked() and waits == "sleeps":
+            time.sleep(0.01)
+
+    error = broken_by(body, ag.Graph(observe=ag.diagnose()))
+    assert error.calls == ()
+    assert "nobody saw the call" in str(error) or ".breaks, on thread" in str(error)
 
 
 def test_a_thread_that_may_be_the_cause_is_not_accused_alone(stream):

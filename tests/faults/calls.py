@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelerator_graph._core import ownership
-from accelerator_graph._core.capture import Capture
-from accelerator_graph._interpreter.sure_exit import Section
+from accelerator_graph._interpreter.interruptions import Section
 
 from .vendor import vendor
 
 _DRAIN = ownership.drain.__code__
-_COUNT = Capture.recorded.__code__
-"""What asks how many nodes there are so far, and goes without an answer."""
 _SECTION = (Section.run.__code__, Section.__enter__.__code__, Section.__exit__.__code__)
 """What sets the context or the mode of the thread, and what sets it back."""
 
@@ -31,7 +28,7 @@ class Call:
     role : str
         ``"work"``; ``"restore"``: it sets the context or the capture mode of the thread back to what it was;
         ``"clean-up"`` and ``"abandon"``: it is there to destroy something or to abandon a capture, and its
-        failure stays unsaid; ``"count"``: it is asked how many nodes there are, which may stay unknown;
+        failure stays unsaid;
         ``"handle"``: it is asked whether a handle is one;
         ``"alive"``: likewise, and if it is none any more, that is all right.
     phase : str
@@ -70,8 +67,6 @@ class Recorder:
             role = "clean-up"
         elif vendor.ABANDON in codes:
             role = "abandon"
-        elif _COUNT in codes:
-            role = "count"
         elif any(code.co_name == "as_stream" and "backends" in code.co_filename for code in codes):
             role = "handle"
         elif vendor.asks_whether_alive(function, codes):

@@ -53,6 +53,7 @@ def test_a_call_whose_tensors_have_not_moved_is_one_call_of_python(inputs, own):
             assert torch.equal(f(*xs), step(*xs))
 
 
+@pytest.mark.promise("torch-keeps-its-streams")
 def test_which_streams_torch_keeps():
     [framework] = (each for name, each in interop.active_by_name("cuda").items() if name == "torch")
     for stream in (torch.cuda.Stream(), torch.cuda.Stream(priority=-1)):

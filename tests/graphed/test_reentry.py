@@ -163,6 +163,7 @@ def test_a_call_while_another_thread_captures_another_function():
     in_threads(work)
 
 
+@pytest.mark.promise("interrupt-leaves-no-trace")
 @pytest.mark.parametrize("calls_before", [0, 1], ids=["capture", "replay"])
 def test_an_interrupt_at_any_moment_of_a_call_leaves_a_function_that_works(calls_before):
     def once(stream, at):

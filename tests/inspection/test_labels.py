@@ -285,15 +285,20 @@ def test_a_backend_that_does_not_count_has_no_labels(planted, graph):
         assert len(graph.describe().nodes) == 1
 
 
-def test_a_backend_whose_count_fails_keeps_its_graph(planted, graph):
+def test_a_count_that_fails_is_an_error_of_the_capture(planted, graph, monkeypatch):
     class Fails(CpuBackend):
         def capture_info(self, stream):
-            raise ag.DriverError("no.")
+            raise ag.DriverError("not counted.")
 
     stream = planted(Fails)
-    with graph, ag.label("unknown"):
+    with pytest.raises(ag.CaptureError, match=r"did not become a graph: not counted\.$"):  # noqa: SIM117
+        with graph, ag.label("unknown"):
+            stream.launch(work)
+    assert graph.state == "empty"
+    monkeypatch.setattr(Fails, "capture_info", CpuBackend.capture_info)
+    with graph:
         stream.launch(work)
-    assert found(graph) == []
+    assert graph.num_nodes == 1
 
 
 def test_a_wrong_count_leaves_the_labels_out(planted, graph):

@@ -16,7 +16,7 @@ from unittest import SkipTest
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import states
+from accelerator_graph._core.graph import REFUSED
 from accelerator_graph.backends.base import Backend
 from accelerator_graph.testing import (
     BackendConformance,
@@ -127,9 +127,9 @@ def test_every_cell_of_the_state_table_can_fail(
     call: str, state: str, register: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(without_a_fault.Whole)
-    key = call if call in states.REFUSED else f"{call}()"
-    assert states.REFUSED[key]
-    monkeypatch.setitem(states.REFUSED, key, {})
+    key = call if call in REFUSED else f"{call}()"
+    assert REFUSED[key]
+    monkeypatch.setitem(REFUSED, key, {})
     with pytest.raises(Exception) as caught:  # noqa: PT011
         run(f"test_state_{call}_when_{state.replace(' ', '_')}")
     assert not isinstance(caught.value, SkipTest)

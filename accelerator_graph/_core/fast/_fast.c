@@ -15,7 +15,7 @@
 #endif
 
 /* As in `extension.py`. Raise both whenever Python can't work with the extension that was built before. */
-#define VERSION 5
+#define VERSION 6
 
 typedef int (*launch_function)(void *executable, void *stream);
 typedef int (*current_function)(void **context);

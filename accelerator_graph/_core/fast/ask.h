@@ -76,7 +76,7 @@ info_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
         return NULL;
     uint64_t id = 0;
     size_t many = 0;
-    int status = 0, code;
+    int status = 0, which = 0, code;
     if (self->edges)
         code = ((info_with_edges_function)self->function)(stream, &status, &id, &graph, &dependencies, &edges,
                                                           &many);
@@ -84,9 +84,14 @@ info_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
         code = ((info_function)self->function)(stream, &status, &id, &graph, &dependencies, &many);
     if (code == 0 && (status != CAPTURE_ACTIVE || graph == NULL))
         Py_RETURN_NONE;
-    if (code == 0)
+    if (code == 0) {
+        which = 1;
         code = ((nodes_function)self->nodes)(graph, NULL, &many);
-    return code == 0 ? Py_BuildValue("Kn", (unsigned long long)id, (Py_ssize_t)many) : ask_failed(self, code);
+    }
+    if (code == 0)
+        return Py_BuildValue("Kn", (unsigned long long)id, (Py_ssize_t)many);
+    raise_by(self->failed, code, PyObject_CallFunction(self->failed, "ii", which, code));
+    return NULL;
 }
 
 static PyObject *

@@ -11,7 +11,7 @@ from ..._arrays.placement import check_place, writable
 from ..._core.current_stream import side_of
 from ..._core.pools import AnyPool, PoolId, check_pool, graph_pool_handle
 from ..._core.streams import Stream, captured_by
-from ..._interpreter.outside import integer
+from ..._interpreter import integer
 from ...backends.base import Capability
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
 from ...interop import registry as interop

@@ -1,10 +1,13 @@
-"""What a graph contains, and other facts that a backend or the registry reports."""
+"""What a graph contains, the parameters of its nodes as bytes, and other facts that a backend reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ctypes
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
+
+from . import SetFunction
 
 
 class GraphNode(NamedTuple):
@@ -106,3 +109,239 @@ class BackendReport(NamedTuple):
     """It is used only if you name it: its `priority` is None."""
     warning: str = ""
     """A known defect of the installed software, with the way out, from its probe."""
+
+
+# ---- parameters ------------------------------------------------------------------------------------
+
+_WORD = 8
+
+
+class NodeParameters(NamedTuple):
+    """The parameters of one node."""
+
+    kind: str
+    """As `GraphNode.kind`."""
+    blocks: tuple[bytes, ...] | None = ()
+    """Of a kernel: its parameters in order, or one block that holds all. Of a copy: the addresses of target
+    and source. Of a fill: the address of its target, and the value. Of an allocation or a release: the
+    address. Addresses have 8 bytes, the lowest first. None if the vendor does not report all parameters."""
+    rest: Hashable = None
+    """What else the node consists of: a kernel's function and geometry, the size of a copy, ... Nodes with
+    the same `rest` differ in their blocks at most."""
+    inside: tuple[NodeParameters, ...] = ()
+    """Of a child graph: its nodes."""
+
+
+class Change(NamedTuple):
+    """New bytes for a part of a node's parameters."""
+
+    block: int
+    offset: int
+    data: bytes
+
+
+class Argument(NamedTuple):
+    """The place of a kernel's argument among its parameters."""
+
+    block: int
+    offset: int
+    nbytes: int
+
+
+_BLOCKS = {"memcpy": ("target", "source"), "memset": ("target", "value")}
+"""The names of the blocks of `NodeParameters`, by the kind of node."""
+
+
+def settable_of(kind: str) -> tuple[str, ...]:
+    """Return the names of a copy's or a fill's parameters, in alphabetical order; nothing for other kinds."""
+    return tuple(sorted(_BLOCKS.get(kind, ())))
+
+
+class NodeSetter:
+    """Changes one node in later runs of one executable, and knows what it has set.
+
+    Parameters
+    ----------
+    kind : str
+        The kind of the node.
+    blocks : sequence of (int, int)
+        Address and size of each of the node's `NodeParameters.blocks`, in memory that `apply` keeps alive;
+        empty if they can't be changed.
+    apply : callable
+        Makes later runs use what is in that memory now. Raises `DriverError` and changes nothing if the
+        driver refuses.
+    enable : callable, optional
+        Leaves the node out of later runs if it is called with False, and puts it back with True.
+    check : callable, optional
+        Raises ValueError for new contents of the blocks that are wrong though the driver may take them.
+    arguments : sequence of Argument, optional
+        Of a kernel whose arguments are known: where they lie.
+    nbytes : int, optional
+        Of a copy or a fill: how many bytes it writes.
+    function : SetFunction, optional
+        Does in C what `apply` does.
+    """
+
+    __slots__ = ("_apply", "_blocks", "arguments", "check", "enable", "function", "kind", "nbytes")
+
+    def __init__(
+        self,
+        kind: str,
+        blocks: Iterable[tuple[int, int]],
+        apply: Callable[[], None],
+        enable: Callable[[bool], None] | None = None,
+        check: Callable[[Sequence[bytes]], None] | None = None,
+        arguments: Sequence[Argument] | None = None,
+        nbytes: int | None = None,
+        function: SetFunction | None = None,
+    ) -> None:
+        self.kind: str = kind
+        self._blocks = [(ctypes.c_char * size).from_address(address) for address, size in blocks]
+        self._apply = apply
+        self.enable: Callable[[bool], None] | None = enable
+        self.check: Callable[[Sequence[bytes]], None] | None = check
+        self.arguments: Sequence[Argument] | None = arguments
+        self.nbytes: int | None = nbytes
+        self.function: SetFunction | None = function
+
+    @property
+    def settable(self) -> tuple[str, ...]:
+        """What can be changed: the `GraphNode.settable` of the node."""
+        names = settable_of(self.kind) if self._blocks else ()
+        arguments = ("arguments",) if self.arguments else ()
+        return (*arguments, *names, *(("enabled",) if self.enable else ()))
+
+    @property
+    def blocks(self) -> tuple[bytes, ...]:
+        """The present parameters."""
+        return tuple(block.raw for block in self._blocks)
+
+    def block_of(self, name: str) -> int:
+        """Return the number of the block that has the source, the target or the value."""
+        return _BLOCKS[self.kind].index(name)
+
+    def __call__(self, changes: Iterable[Change]) -> None:
+        """Change some bytes; ValueError if there are no such bytes. If it raises, nothing is changed."""
+        self.write(self.after(changes))
+
+    def after(self, changes: Iterable[Change]) -> list[bytes]:
+        """Return what the parameters would be after changes; ValueError if there are no such bytes."""
+        return changed(self.blocks, changes)
+
+    def write(self, contents: Sequence[bytes]) -> None:
+        """Change whole blocks, all of them. If it raises, nothing is changed."""
+        before = self.blocks
+        try:
+            self._fill(contents)
+            self._apply()
+        except BaseException:
+            self._fill(before)
+            raise
+
+    def _fill(self, contents: Sequence[bytes]) -> None:
+        for block, content in zip(self._blocks, contents, strict=True):
+            block.raw = content
+
+    def words(self, places: Iterable[tuple[int, int]]) -> Callable[..., None]:
+        """Return a callable that changes some words of 8 bytes, given by block and offset, for hot loops.
+
+        It takes as many ints. If it raises, nothing is changed. ValueError if there is no such word.
+        """
+        cells, apply = [self._cell(*place) for place in places], self._apply
+        if len(cells) == 1:
+            cell = cells[0]
+
+            def set_word(value: int) -> None:
+                before = cell.value
+                try:
+                    cell.value = value
+                    apply()
+                except BaseException:
+                    cell.value = before
+                    raise
+
+            return set_word
+
+        def set_words(*values: int) -> None:
+            before = [cell.value for cell in cells]
+            try:
+                for cell, value in zip(cells, values, strict=True):
+                    cell.value = value
+                apply()
+            except BaseException:
+                for cell, value in zip(cells, before, strict=True):
+                    cell.value = value
+                raise
+
+        return set_words
+
+    def _cell(self, block: int, offset: int) -> ctypes.c_uint64:
+        return ctypes.c_uint64.from_address(self.address_of(block, offset))
+
+    def address_of(self, block: int, offset: int) -> int:
+        """Return where a word of 8 bytes is in memory; ValueError if there is no such word."""
+        _check_place(self._blocks, block, offset, _WORD)
+        return ctypes.addressof(self._blocks[block]) + offset
+
+    @classmethod
+    def together(cls, kind: str, setters: Sequence[NodeSetter]) -> NodeSetter:
+        """Return what changes several nodes as if they were one; its blocks are theirs, in order."""
+        known: list[tuple[bytes, ...] | None] = [each.blocks for each in setters]
+        """What the executable has; None if an interrupt has left that unknown."""
+
+        def apply() -> None:
+            changing = [i for i, each in enumerate(setters) if each.blocks != known[i]]
+            before = [known[i] for i in changing]
+            begun: list[int] = []
+            try:
+                for i in changing:
+                    known[i] = None
+                    begun.append(i)
+                    setters[i]._apply()
+            except BaseException:
+                for i, contents in zip(begun, before, strict=False):
+                    if contents is not None:
+                        setters[i]._fill(contents)
+                        setters[i]._apply()
+                        known[i] = contents
+                raise
+            for i in changing:
+                known[i] = setters[i].blocks
+
+        blocks = [(ctypes.addressof(block), len(block)) for each in setters for block in each._blocks]
+        return cls(kind, blocks, apply)
+
+
+def word(number: int) -> bytes:
+    """Return a number, such as an address, as a word of a block."""
+    return number.to_bytes(_WORD, "little")
+
+
+def changed(blocks: Sequence[bytes], changes: Iterable[Change]) -> list[bytes]:
+    """Return blocks with some bytes changed; ValueError if they have no such bytes."""
+    new = list(blocks)
+    for block, offset, data in changes:
+        _check_place(new, block, offset, len(data))
+        new[block] = new[block][:offset] + data + new[block][offset + len(data) :]
+    return new
+
+
+def _check_place(blocks: Sequence[Sized], block: int, offset: int, size: int) -> None:
+    if not (0 <= block < len(blocks) and 0 <= offset <= len(blocks[block]) - size):
+        raise ValueError(f"a node has no {size} bytes at offset {offset} of its parameter {block}.")
+
+
+def addresses_in(nodes: Iterable[NodeParameters]) -> set[int] | None:
+    """Return every number among the parameters that could be an address: all aligned words.
+
+    None if there is a node whose parameters are not known.
+    """
+    found: set[int] = set()
+    for node in nodes:
+        inside = addresses_in(node.inside)
+        if inside is None or node.blocks is None:
+            return None
+        found |= inside
+        for block in node.blocks:
+            found.update(memoryview(block)[: len(block) // _WORD * _WORD].cast("Q"))
+    return found

@@ -1,4 +1,4 @@
-"""The cpu backend's graphs, and how an executable runs.
+"""The cpu backend's streams, captures and graphs, by the rules of a CUDA driver, and how an executable runs.
 
 A branch of a graph is what one stream has recorded. A run gives each branch a thread, as the streams had,
 so callables of different branches may wait for each other.
@@ -6,15 +6,106 @@ so callables of different branches may wait for each other.
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 from .. import recording
-from ..base import Misfit
-from ..recording import Recorded, Runs
+from ..base import CaptureMode, CaptureStatus, Misfit, NodeParameters, NodeSetter, word
+from ..memory import Memory, memory_of
+from ..recording import Capture, Recorded, Runs
 from .work import Call, Failure, caller, failure_of, run_calls
 from .worker import Latch, Worker, here, start
+
+# ---- streams, events and captures ----------------------------------------------------------------
+
+
+class Stream:
+    """A stream. Its thread ends after `Worker.stop`."""
+
+    __slots__ = ("__weakref__", "capture", "worker")
+
+    def __init__(self) -> None:
+        self.worker: Worker = Worker()
+        self.capture: Capture | None = None
+        """The capture that the stream takes part in. A capture that has ended counts as none."""
+
+
+class Event:
+    """A point in a stream's work: a latch or, if the stream was capturing, nodes of that capture."""
+
+    __slots__ = ("capture", "latch", "nodes")
+
+    def __init__(
+        self,
+        latch: Latch | None = None,
+        capture: Capture | None = None,
+        nodes: frozenset[int] = frozenset(),
+    ) -> None:
+        self.latch: Latch | None = latch
+        self.capture: Capture | None = capture
+        self.nodes: frozenset[int] = nodes
+
+
+MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.relaxed: Any = threading.RLock()
+
+
+class CpuCaptures(recording.Captures):
+    """All captures in progress, and what is permitted meanwhile. What is refused breaks them."""
+
+    __slots__ = ("_thread",)
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self._thread = _Thread()
+
+    def refused(self, *captures: Capture | None) -> None:
+        """Break the captures."""
+        for capture in captures:
+            if capture is not None:
+                capture.status = CaptureStatus.INVALIDATED
+
+    def check_end(self, capture: Capture) -> None:
+        """Raise an error for a thread that has not begun the capture, unless its mode is relaxed."""
+        if capture.mode != "relaxed" and capture.thread is not threading.current_thread():
+            raise self.error("capture_end", "CAPTURE_WRONG_THREAD", "wrong_thread")
+
+    def relaxed(self) -> AbstractContextManager[Any]:
+        """Return a context in which captures of other streams don't forbid this thread to wait.
+
+        It is a lock that only this thread ever takes: no signal is handled inside of its methods.
+        """
+        lock: AbstractContextManager[Any] = self._thread.relaxed
+        return lock
+
+    def check_waiting(self, waited: Stream | Event, call: str) -> None:
+        """Raise an error if a capture forbids waiting for a stream or event. The capture is broken then."""
+        if not self._open:
+            return
+        with self._lock:
+            own, thread = self.of(waited), threading.current_thread()
+            others = () if self._thread.relaxed._is_owned() else self._open
+            broken = [own] if own else [each for each in others if _forbids_waiting(each, thread)]
+            self.refused(*broken)
+        if broken:
+            raise self.error(call, "CAPTURE_UNSUPPORTED", "illegal_call")
+
+
+def _forbids_waiting(capture: Capture, thread: threading.Thread) -> bool:
+    """Return True if a thread must not wait even for streams that don't take part in a capture."""
+    if capture.status is CaptureStatus.NONE:
+        return False
+    return capture.mode == "global" or (capture.mode == "thread_local" and capture.thread is thread)
+
+
+# ---- graphs and executables ----------------------------------------------------------------------
 
 
 class Node(NamedTuple):
@@ -220,3 +311,64 @@ def _started(thread: threading.Thread) -> bool:
         return start(thread)
     except RuntimeError:  # the system has no more threads
         return False
+
+
+# ---- fills and copies, whose parameters can be read, and changed in an executable ---------------
+
+
+def fill(memory: Memory, value: int) -> None:
+    """Set bytes of memory."""
+    ctypes.memset(memory.address, value, memory.nbytes)
+
+
+def copy(target: Memory, source: Memory) -> None:
+    """Copy memory to memory of the same size."""
+    ctypes.memmove(target.address, source.address, source.nbytes)
+
+
+def parameters(node: Node) -> NodeParameters:
+    """Return the parameters of a fill, a copy or a graph; those of other callables are not known."""
+    match node.kind, node.call[1]:
+        case "memset", (memory, value):
+            return NodeParameters(node.kind, (word(memory.address), bytes((value,))), memory.nbytes)
+        case "memcpy", (target, source):
+            return NodeParameters(node.kind, (word(target.address), word(source.address)), source.nbytes)
+        case "graph", _:
+            return NodeParameters(node.kind, inside=tuple(map(parameters, body_of(node.call))))
+    return NodeParameters(node.kind, None)
+
+
+def node_setter(executable: Executable, index: int) -> NodeSetter | None:
+    """Return what changes a fill or a copy of an executable; None for other nodes."""
+    node = executable.nodes[index]
+    function = _FUNCTIONS.get(node.kind)
+    if function is None:
+        return None
+    contents = parameters(node).blocks or ()
+    buffers = [ctypes.create_string_buffer(each, len(each)) for each in contents]
+
+    def apply() -> None:
+        now, args, how, site = executable.call(index)
+        numbers = [int.from_bytes(buffer.raw, "little") for buffer in buffers]
+        executable.replace(index, (now, tuple(map(_like, args, numbers)), how, site))
+
+    def enable(wanted: bool) -> None:
+        _, args, how, site = executable.call(index)
+        executable.replace(index, (function if wanted else _nothing, args, how, site))
+
+    blocks = [(ctypes.addressof(each), len(each)) for each in buffers]
+    return NodeSetter(node.kind, blocks, apply, enable, nbytes=node.call[1][0].nbytes)
+
+
+def _like(old: Memory | int, number: int) -> Memory | int:
+    """Return a number in the place of another: as memory of the same size, if that is memory."""
+    if isinstance(old, Memory):
+        return memory_of(number, old.nbytes, writable=False, device=False)
+    return number
+
+
+def _nothing(*args: object) -> None:
+    """Stand for a call that is disabled."""
+
+
+_FUNCTIONS: dict[str, Callable[..., None]] = {"memset": fill, "memcpy": copy}

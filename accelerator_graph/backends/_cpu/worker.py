@@ -20,7 +20,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from ..._interpreter.process import at_exit
+from ..._interpreter.interruptions import at_exit
 from ...errors import DriverError, driver_error
 from .work import Failure
 

@@ -87,7 +87,10 @@ def _capture(driver: Driver, extension: Any) -> Capture:
     nodes = driver.address("cuGraphGetNodes", _CUDA)
     if extension is None or not info or not nodes:
         return driver.capture_info
-    failed = partial(driver.answered, driver.capture_function)
+
+    def failed(which: int, code: int) -> NoReturn:
+        driver.answered(driver.names.nodes if which else driver.capture_function, code)
+
     made: Capture = extension.CaptureInfo(info, nodes, bool(with_edges), failed)
     return made
 

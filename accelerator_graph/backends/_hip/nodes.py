@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from ctypes import Array, byref, c_size_t, c_void_p
 from itertools import pairwise
 
-from ..._interpreter.sure_exit import Between
+from ..._interpreter.interruptions import Between
 from .._shared import keep
 from .driver import Driver
 

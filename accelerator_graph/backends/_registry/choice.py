@@ -7,12 +7,12 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from ..._interpreter.outside import raises_again, text_of
-from ..._interpreter.process import after_fork
+from ..._interpreter import raises_again, text_of
+from ..._interpreter.interruptions import after_fork
 from ..._plugins import Catalogue
 from ...errors import AcceleratorGraphError, BackendContractError, BackendError, BackendUnavailableError
 from ..base import Backend
-from .instances import Instances, reason_of
+from . import Instances, reason_of
 
 if TYPE_CHECKING:
     from ..base import AnyBackend

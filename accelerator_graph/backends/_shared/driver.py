@@ -9,8 +9,7 @@ from itertools import chain
 from typing import Any, ClassVar, NoReturn, TypeGuard, TypeVar
 from weakref import ref
 
-from ..._interpreter.process import Identity, this_thread
-from ..._interpreter.sure_exit import Between, Section
+from ..._interpreter.interruptions import Between, Identity, Section, this_thread
 from ...errors import AcceleratorGraphError, DriverError, Reason, driver_error
 from ..base import CaptureMode, CaptureStatus
 

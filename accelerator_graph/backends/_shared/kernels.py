@@ -6,7 +6,7 @@ import ctypes
 from operator import index
 from typing import Any
 
-from ..._interpreter.outside import integer
+from ..._interpreter import integer
 
 _WAY_OUT = "pass a ctypes scalar such as ctypes.c_int(3), or a NumPy scalar"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..._core.observers import Observer, ambient
-from ..._interpreter.outside import boolean
-from ..._interpreter.sure_exit import if_skipped, sure_exit
+from ..._interpreter import boolean
+from ..._interpreter.interruptions import if_skipped, sure_exit
 
 
 class diagnose(Observer):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..._interpreter.process import after_fork
+from ..._interpreter.interruptions import after_fork
 from .places import PURE, is_passive, is_unwatched
 from .streams import WAITS
 

@@ -9,8 +9,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..._core import stream_stack
-from ..._core.call_site import outside
 from ..._core.streams import Event, Stream
+from ..._interpreter import outside
 from ...backends.base import Capability, CaptureStatus
 from ...errors import AcceleratorGraphError, EscapedWorkWarning, UnsupportedError
 from ...interop.base import Inspectable, Undo

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..._core.extension import fast
-from ..._interpreter.process import after_fork
+from ..._interpreter.interruptions import after_fork
 from .places import callers, is_passive, is_unwatched
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import accelerator_graph as ag
 from accelerator_graph.backends._cpu import worker
-from accelerator_graph.backends._cpu.capture import Stream
+from accelerator_graph.backends._cpu.graph import Stream
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.backends.recording import Capture
 

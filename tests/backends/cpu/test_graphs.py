@@ -12,7 +12,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import streams as stream_module
 from accelerator_graph.backends._cpu import graph as _cpu_graph
-from accelerator_graph.backends._cpu.capture import Stream
+from accelerator_graph.backends._cpu.graph import Stream
 from accelerator_graph.backends.base import GraphEdge
 from accelerator_graph.errors import DriverError
 from backends.cpu.tools import LIMIT, fork, refused

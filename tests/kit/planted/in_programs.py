@@ -6,8 +6,7 @@ from collections import Counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from accelerator_graph.backends._cpu.capture import Event
-from accelerator_graph.backends._cpu.graph import Executable, Graph
+from accelerator_graph.backends._cpu.graph import Event, Executable, Graph
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.planted.without_a_fault import NothingNative, TwoDevices
 

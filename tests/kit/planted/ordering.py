@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from accelerator_graph.backends._cpu.capture import Event as CpuEvent
+from accelerator_graph.backends._cpu.graph import Event as CpuEvent
 from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Event, Executable, Explicit, Latch, OneRun, Queue, Recording

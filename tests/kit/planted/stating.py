@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends._cpu.capture import Stream as CpuStream
+from accelerator_graph.backends._cpu.graph import Stream as CpuStream
 from accelerator_graph.backends.base import (
     Availability,
     CaptureInfo,

@@ -1,4 +1,4 @@
-"""Ends of ``with`` blocks that no signal can skip.
+"""What can come between any two lines: a fork, the end of a thread or of the process, and a signal.
 
 Python can handle a signal on entry to a function, before its first ``try``. An interrupt there would leave
 a ``with`` block without its clean-up. So each block gets its own exit, an object that only the interpreter
@@ -7,8 +7,11 @@ holds while the block runs. If that object ends before the clean-up is done, its
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar, cast
 from weakref import ref
@@ -17,12 +20,91 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
 
 
+# ---- forks and the exit --------------------------------------------------------------------------
+
+_in_child: list[Callable[[], object]] = []
+_at_exit: list[Callable[[], object]] = []
+
+
+def after_fork(action: Callable[[], object]) -> None:
+    """Make every forked child call `action` before anything else, in the order of registration.
+
+    Systems without `os.fork` never call it.
+    """
+    _in_child.append(action)
+
+
+def at_exit(action: Callable[[], object]) -> None:
+    """Make the interpreter call `action` at exit, in the reverse order of registration."""
+    _at_exit.append(action)
+
+
+def _call_in_child() -> None:
+    _call(_in_child)
+
+
+@atexit.register
+def _call_at_exit() -> None:
+    _call(reversed(_at_exit))
+
+
+def _call(actions: Iterable[Callable[[], object]]) -> None:
+    for action in actions:
+        try:
+            action()
+        except Exception:  # the other actions must still run
+            sys.excepthook(*sys.exc_info())
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_call_in_child)
+
+
+def from_a_signal_handler(error: BaseException) -> bool:
+    """Return True if a signal handler written in Python has raised the exception."""
+    import signal
+
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code not in handlers:
+        trace = trace.tb_next
+    return trace is not None
+
+
+# ---- threads -------------------------------------------------------------------------------------
+
+
+class Identity:
+    """Lives exactly as long as its thread, if everyone else holds it only by weak references."""
+
+    __slots__ = ("__weakref__", "thread")
+
+    def __init__(self) -> None:
+        self.thread = threading.current_thread()
+
+
 class _Thread(threading.local):
     newest: Callable[[], Any] = staticmethod(lambda: None)
 
+    def __init__(self) -> None:
+        self.identity = Identity()
 
-_thread = _Thread()
-"""`_thread.newest()` returns the exit of the ``with`` statement that is being entered."""
+
+thread = _Thread()
+"""`thread.identity` is what `this_thread` returns, `thread.newest()` the exit of the ``with`` statement that
+is being entered."""
+
+
+def this_thread() -> Identity:
+    """Return the identity of the calling thread.
+
+    `threading.get_ident` can return the same number for another thread after the first has ended, and
+    `threading.current_thread` then returns the same object, if Python started neither.
+    """
+    return thread.identity
+
+
+# ---- the ends of ``with`` blocks -----------------------------------------------------------------
 
 
 class _Exit:
@@ -36,7 +118,7 @@ class _Exit:
         if obj is None:
             return self._function
         leave = partial(self._function, obj)
-        _thread.newest = ref(leave)
+        thread.newest = ref(leave)
         return leave
 
 
@@ -51,7 +133,7 @@ def if_skipped(obj: object, action: Callable[[], object]) -> object:
     `__enter__` calls this before it does anything, and `__exit__` drops the guard after the clean-up. The
     guard also acts if `__enter__` raises. It is None if `__enter__` was called by hand.
     """
-    leave = _thread.newest()
+    leave = thread.newest()
     if leave is None or leave.args[0] is not obj:
         return None
     return ref(leave, lambda _: action())
