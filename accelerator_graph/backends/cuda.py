@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from . import base
 from ._cuda.driver import Driver, Event, Executable, Graph
 from ._cuda.probe import probe
-from .base import Capability, LaunchFunction, NativeCalls, SameContext, StatusFunction
+from .base import Availability, Capability, LaunchFunction, NativeCalls, SameContext, StatusFunction
 from .driver import ACTIVE, SPECIAL_STREAMS, DriverCalls, DriverGraphs
 from .mixins import ChangesGraphs, ProfilesGraphs, TimesGraphs, UpdatesGraphs
 
@@ -31,7 +31,7 @@ class CudaBackend(DriverGraphs, TimesGraphs, ProfilesGraphs, ChangesGraphs, Upda
 
     __slots__ = ()
 
-    driver: Driver
+    driver: Any
 
     api_version: ClassVar[int] = 1
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
@@ -41,11 +41,15 @@ class CudaBackend(DriverGraphs, TimesGraphs, ProfilesGraphs, ChangesGraphs, Upda
 
     # ---- being there -----------------------------------------------------------------------------
 
-    look = staticmethod(probe)
-    driver_type = Driver
-    executable_type = Executable
-    library = "driver"
-    hiding = "CUDA_VISIBLE_DEVICES"
+    driver_type: ClassVar[type[Any]] = Driver
+    executable_type: ClassVar[type[Executable]] = Executable
+    library: ClassVar[str] = "driver"
+    hiding: ClassVar[str] = "CUDA_VISIBLE_DEVICES"
+
+    @classmethod
+    def look(cls) -> Availability:
+        """Look for cuda-python, the driver and a device."""
+        return probe()
 
     def capabilities(self, device: int) -> Set[str]:
         """Return all capabilities, but for updates by a driver before CUDA 12.3."""
@@ -55,7 +59,7 @@ class CudaBackend(DriverGraphs, TimesGraphs, ProfilesGraphs, ChangesGraphs, Upda
 
     def context_id(self, stream: Any) -> int:
         """Return the driver's number for the stream's context."""
-        driver = self.driver
+        driver: Driver = self.driver
         current = int(stream) in SPECIAL_STREAMS and driver.ask_current()
         return driver.ask_context(current or driver.place_of(stream))
 

@@ -28,7 +28,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from .._interpreter.interruptions import this_thread
 from ..errors import (
@@ -38,6 +38,7 @@ from ..errors import (
     capture_error,
     driver_error,
 )
+from . import base
 from ._shared.driver import ACTIVE as ACTIVE
 from ._shared.driver import CAPTURE_MODES as CAPTURE_MODES
 from ._shared.driver import (
@@ -62,9 +63,6 @@ from ._shared.driver import is_handle as is_handle
 from ._shared.driver import reasons as reasons
 from .base import Availability, CaptureInfo, CaptureMode, CaptureStatus, NativeCalls
 from .mixins import Lends, MarksProgress, ReadsGraphs, TimesEvents
-
-if TYPE_CHECKING:
-    from .base import DeviceMemory
 
 
 class DriverBackend(Lends, MarksProgress, TimesEvents):
@@ -415,10 +413,8 @@ class DriverGraphs(DriverBackend, ReadsGraphs):
 
     __slots__ = ()
 
-    def device_memory(self, obj: Any) -> DeviceMemory:
+    def device_memory(self, obj: Any) -> base.DeviceMemory:
         """Return what the runtime reports about the memory of the device. These calls disturb no capture."""
-        from .base import DeviceMemory
-
         driver, names = self.driver, self.driver.names
         with driver.current(obj.place):
             device = driver.ask_device()
@@ -426,7 +422,7 @@ class DriverGraphs(DriverBackend, ReadsGraphs):
                 int(driver.call(names.graph_memory, device, each)) for each in driver.graph_memory
             )
             free, total = driver.call(names.memory_info)
-        return DeviceMemory(int(free), int(total), used, reserved)
+        return base.DeviceMemory(int(free), int(total), used, reserved)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the runtime write the graph to `path` in the DOT language."""

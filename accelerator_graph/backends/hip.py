@@ -21,7 +21,7 @@ from ._hip.events import Event
 from ._hip.launch import Executable, has_runs, launch_function, launcher, settle
 from ._hip.nodes import one_root
 from ._hip.probe import probe
-from .base import Capability, CaptureMode, LaunchFunction, NativeCalls, StatusFunction
+from .base import Availability, Capability, CaptureMode, LaunchFunction, NativeCalls, StatusFunction
 from .driver import (
     ACTIVE,
     SPECIAL_STREAMS,
@@ -50,7 +50,7 @@ class HipBackend(DriverGraphs, TimesGraphs, UpdatesGraphs):
 
     __slots__ = ()
 
-    driver: Driver
+    driver: Any
 
     api_version: ClassVar[int] = 1
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
@@ -59,10 +59,14 @@ class HipBackend(DriverGraphs, TimesGraphs, UpdatesGraphs):
 
     # ---- being there -----------------------------------------------------------------------------
 
-    look = staticmethod(probe)
-    driver_type = Driver
-    executable_type = Executable
-    hiding = "HIP_VISIBLE_DEVICES"
+    driver_type: ClassVar[type[Any]] = Driver
+    executable_type: ClassVar[type[Executable]] = Executable
+    hiding: ClassVar[str] = "HIP_VISIBLE_DEVICES"
+
+    @classmethod
+    def look(cls) -> Availability:
+        """Look for hip-python, the runtime and a device."""
+        return probe()
 
     def capabilities(self, device: int) -> Set[str]:
         """Return the capabilities of the runtime's version, the same on every device."""
@@ -99,7 +103,7 @@ class HipBackend(DriverGraphs, TimesGraphs, UpdatesGraphs):
 
     def record_event(self, stream: Any, *, timed: bool = False) -> Event:
         """Mark the present end of the stream's work."""
-        driver = self.driver
+        driver: Driver = self.driver
         device = driver.place_of(stream)
         return driver.within(device, _events.record, driver, int(stream), device, timed)
 

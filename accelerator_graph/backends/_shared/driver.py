@@ -228,8 +228,8 @@ class Driver:
     device_count: int
 
     def __init__(self, name: str, api: Any) -> None:
-        self.name = name
-        self.api = api
+        self.name: str = name
+        self.api: Any = api
         self.stream_type: Any = int
         self.pointer_type: Any = int
         self.graph_type: Any = int
