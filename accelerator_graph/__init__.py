@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
     from .diagnosis._tracing import diagnose as diagnose
+    from .diagnosis._tracing.stacks import stacks as stacks
     from .diagnosis.ranks import RanksReport as RanksReport
     from .diagnosis.ranks import check_ranks as check_ranks
     from .diagnosis.verification import Verification as Verification
@@ -108,6 +109,7 @@ _NAMES = {
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
     ".diagnosis._tracing": "diagnose",
+    ".diagnosis._tracing.stacks": "stacks",
     ".diagnosis.ranks": "RanksReport check_ranks",
     ".diagnosis.verification": "Verification verify",
     ".diagnosis.watchdog": "watchdog",

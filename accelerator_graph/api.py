@@ -45,7 +45,7 @@ class Graph(BaseGraph):
     backend : str, optional
         The backend by name; by default that of the stream.
     observe : Observer or iterable of Observer
-        What takes part in the captures: `ownership`, `diagnose`, `progress`, or an `Observer` of your own.
+        What takes part in the captures: `ownership`, `diagnose`, `progress`, `stacks`, or an `Observer`.
 
     Raises
     ------
@@ -174,7 +174,7 @@ class Graph(BaseGraph):
         TypeError, ValueError
             `stream` is not a stream, or is not of the graph's backend and device.
         CaptureError
-            The stream is capturing and the backend can't record a replay, or a former executable has run on a
+            The stream is capturing and the run can't be recorded, or a former executable has run on a
             stream that is being captured now, so that no other stream can wait for it. Nothing was touched.
         DriverError
             The launch failed.
@@ -183,6 +183,11 @@ class Graph(BaseGraph):
         -----
         Runs of one graph take effect one after another, whatever streams they are on, after `update`,
         `recapture` and `instantiate` as well.
+
+        A replay onto a stream that is being captured is recorded in that capture: a graph inside a graph, as
+        this one is now. It stays as it is, and works, whatever becomes of this graph. On CUDA and HIP this
+        graph has to be a kept one, and must neither allocate nor free memory, have conditional nodes, draw
+        random numbers of torch's, nor share a framework's pool with the capture.
         """
         launch = self._launch
         if stream is None and launch is not None:
@@ -202,6 +207,19 @@ class Graph(BaseGraph):
             runner.replay(stream, target)
         elif self._launch is not None:
             self._launch()
+
+    def add(self, graph: Graph) -> None:
+        """Record one run of another graph in the capture of this one, behind all work of the captured stream.
+
+        As ``graph.replay(stream)`` onto the captured stream, and raises what that raises, or
+        `GraphStateError` if this graph is not being captured.
+        """
+        capture = self._capture
+        if not isinstance(graph, BaseGraph):
+            raise TypeError(f"Graph.add(): the argument must be an accelerator_graph.Graph, not {graph!r}.")
+        if capture is None:
+            raise GraphStateError("Graph.add(): this graph is not being captured; use `with graph:`.")
+        graph.replay(capture.stream)
 
     def bind(self, stream: object = None) -> Callable[[], None]:
         """Return a callable that replays on a stream, with everything decided now: for hot loops.

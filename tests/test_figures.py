@@ -22,11 +22,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
-    "modules": 210,
-    "lines of Python": 44_900,
+    "modules": 212,
+    "lines of Python": 45_900,
     "lines of C": 2_900,
-    "modules of the core": 18,
-    "imports in the core": 48,
+    "modules of the core": 19,
+    "imports in the core": 51,
     "modules of the core that import each other in a chain": 7,
     "slots of a class of the core": 14,
     "parameters of Graph": 6,
@@ -34,7 +34,7 @@ MOST = {
     "modules that a capture has loaded": 36,
     "functions that a capture and a replay run": 39,
     "files that they are in": 10,
-    "lines of these functions": 444,
+    "lines of these functions": 448,
     "calls of a replay": 2,
     "calls of a replay on a stream": 5,
     "calls of a graphed function that replays": 15,

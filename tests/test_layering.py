@@ -34,7 +34,7 @@ RULES = [
         "errors _interpreter backends.base backends.mixins backends.memory backends._shared",
         "",
     ),
-    ("backends.recording", "errors backends.base", ""),
+    ("backends.recording", "errors backends.base backends.mixins backends._contract", ""),
     ("backends.cpu backends._cpu", f"{VENDOR} backends.recording backends._cpu", ""),
     ("backends.cuda backends._cuda", f"{VENDOR} backends.driver backends._cuda", "cuda"),
     ("backends.hip backends._hip", f"{VENDOR} backends.driver backends._hip", "hip"),

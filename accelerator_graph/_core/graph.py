@@ -244,6 +244,8 @@ class BaseGraph:
             if self._retained is None:
                 self._retained = []
             self._retained.append(obj)
+            if self._runner is not None:
+                self._runner.retained += (obj,)
         return obj
 
     def _after_fork(self) -> None:
@@ -296,7 +298,7 @@ class BaseGraph:
         try:
             self._runner = runner = Runner(capture.end(), keep, capture.place.hold, capture.lease)
             runner.beside = capture.stream is not self._home
-            runner.retained = tuple(capture.retained)
+            runner.retained = (*capture.retained, *(self._retained or ()))
             own = self._keep_observations(capture) if capture.observations or self._observers else 0
             if runner.counted == own:
                 self._found_empty(capture.subject)

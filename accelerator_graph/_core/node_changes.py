@@ -14,6 +14,7 @@ from .._interpreter.interruptions import Section
 from ..backends.base import Argument, Capability, Change, GraphContents, GraphNode, NodeSetter, word
 from ..backends.memory import memory_of
 from ..errors import AcceleratorGraphError, GraphStateError, UnsupportedError
+from .observers import recorded_at
 from .replay import Changing, Runner
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Step(NamedTuple):
     undo: Callable[[], None]
     done: Callable[[], None]
     """Notes the change, once all steps are done."""
+    where: str
+    """Which node, for messages."""
 
 
 class NodeChanges:
@@ -101,14 +104,20 @@ class NodeChanges:
         return node._replace(changed=changed, enabled=node.id not in self._disabled, **new)
 
     @property
+    def made(self) -> bool:
+        """Whether something has been set."""
+        return bool(self._set)
+
+    @property
     def disables(self) -> bool:
         """Whether there are disabled nodes."""
         return bool(self._disabled)
 
     # ---- changing ------------------------------------------------------------------------------
 
-    def prepare(self, what: str, wanted: Mapping[int, NodeChange], count: int) -> list[Step]:
+    def prepare(self, what: str, wanted: Mapping[int, NodeChange], runner: Runner) -> list[Step]:
         """Return the steps that make these changes. Raises for what can't be changed so; touches nothing."""
+        count = runner.num_nodes()
         if not isinstance(wanted, Mapping):
             raise TypeError(f"Graph.{what}: the changes must be a dict by node, not {wanted!r}.")
         steps: list[Step] = []
@@ -118,7 +127,8 @@ class NodeChanges:
                 raise ValueError(
                     f"Graph.{what}: the graph has the nodes 0 to {count - 1}, not {number}; see describe()."
                 )
-            steps += self._of_node(f"Graph.{what}: node {number}", number, change)
+            where = f"Graph.{what}: node {number}{recorded_at(runner.observations, number)}"
+            steps += self._of_node(where, number, change)
         return steps
 
     def _of_node(self, where: str, number: int, change: NodeChange) -> Iterable[Step]:
@@ -155,11 +165,11 @@ class NodeChanges:
             if setter.check is not None:
                 setter.check(after)
             done = partial(self._note, number, parameters, kept)
-            yield Step(partial(setter.write, after), partial(setter.write, before), done)
+            yield Step(partial(setter.write, after), partial(setter.write, before), done, where)
         enable, was = setter.enable, number not in self._disabled
         if enable is not None and "enabled" in change:
             done = partial(self._enabled, number, enabled)
-            yield Step(partial(enable, enabled), partial(enable, was), done)
+            yield Step(partial(enable, enabled), partial(enable, was), done, where)
 
     def _setter(self, number: int) -> NodeSetter | None:
         if number not in self._setters:
@@ -217,8 +227,9 @@ class _Changing(Section):
             self._begun.append(step)
             try:
                 step.do()
-            except AcceleratorGraphError:
+            except AcceleratorGraphError as error:
                 self._begun.pop()  # it has changed nothing
+                error.add_note(f"{step.where} was to be changed.")
                 raise
         self._complete = True
 
@@ -345,7 +356,7 @@ def set_nodes(graph: BaseGraph, what: str, wanted: Mapping[int, NodeChange]) -> 
                 "capture the work again, with recapture()."
             )
         changes = _changes_of(runner, captured, what)
-        steps = changes.prepare(what, wanted, runner.num_nodes())
+        steps = changes.prepare(what, wanted, runner)
         try:
             with runner.launching, _Changing(steps, runner):
                 pass

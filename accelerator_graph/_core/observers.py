@@ -42,6 +42,8 @@ class Observer:
       or None. Without this method, nothing stays.
     - ``own_name(node)``: Of an object that stays: the name by which `Graph.describe` shows a node that it
       has recorded; empty for every other node.
+    - ``stack(node)``: Of an object that stays: the frames that recorded a node, by its number, as
+      `GraphNode.stack` has them.
     - ``check()``: Of an object that stays: called ahead of every replay. If it raises, nothing is launched.
     """
 
@@ -100,6 +102,15 @@ def handed_on(observations: Iterable[Any]) -> tuple[Any, ...]:
     """Return what stays with work that a graph takes over, each object once."""
     staying = [each.hand_on() for each in observations if hasattr(each, "hand_on")]
     return tuple({id(each): each for each in staying if each is not None}.values())
+
+
+def recorded_at(observations: Iterable[Any], node: int) -> str:
+    """Return where a node was recorded, in parentheses; nothing if no observer has kept that."""
+    for each in observations:
+        stack = each.stack(node) if hasattr(each, "stack") else ()
+        if stack:
+            return f" (recorded at {stack[0].own_of(stack)})"
+    return ""
 
 
 # ---- collectives ---------------------------------------------------------------------------------

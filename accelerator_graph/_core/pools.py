@@ -221,6 +221,12 @@ class Lease:
         other.capturing, other._pool = False, self._pool
         return other
 
+    @property
+    def in_use(self) -> bool:
+        """Whether frameworks take part, which may have memory there."""
+        pool = self._pool
+        return pool is not None and bool(pool.end.value[1])
+
     def used_by(self, frameworks: Iterable[Framework]) -> None:
         """Have these frameworks release the pool's memory at its end, too."""
         assert self._pool is not None

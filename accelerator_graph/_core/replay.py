@@ -21,7 +21,7 @@ from .capture_table import measuring
 from .extension import fast, new_lock
 from .ownership import Owned, drain, due
 from .stream_stack import is_constant
-from .streams import Event, FrameworkCurrent, Stream, as_stream, captured_by, describe
+from .streams import Event, FrameworkCurrent, Stream, as_stream, capture_of, captured_by, describe
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
@@ -55,14 +55,17 @@ class Executable(Owned):
         Stands for the executable in bindings, which don't keep it alive.
     measured : Measured or None
         The memory that it has taken, if that was measured.
+    work : Captured or None
+        The graph, if a framework keeps it as long as the executable. Other graphs are with their runner.
     runs : tuple
         The bindings whose runs may be in progress, with their streams, which are kept alive.
     """
 
-    __slots__ = ("changes", "key", "made_of", "measured", "runs")
+    __slots__ = ("changes", "key", "made_of", "measured", "runs", "work")
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
         super().__init__(recorder, backend, value, *keeps)
+        self.work: Captured | None = None
         self.made_of: object = None
         self.changes: NodeChanges | None = None
         self.key = object()
@@ -160,8 +163,8 @@ class Binding:
 
     Parameters
     ----------
-    lock : Lock
-        The graph's launch lock.
+    runner : Runner
+        What replays the graph. It is not kept alive.
     stream : Stream
         Where launches go. A hold of its own, which nobody else can close.
     keeps : object, optional
@@ -170,14 +173,15 @@ class Binding:
         Move the executable to the device now.
     """
 
-    __slots__ = ("__weakref__", "_asks", "_keeps", "_launcher", "_lock", "_prepared", "_stream")
+    __slots__ = ("__weakref__", "_asks", "_keeps", "_launcher", "_lock", "_prepared", "_runner", "_stream")
 
     _prepared: tuple[object, Callable[[], Any] | None]
     """The `Current` for which all is decided, or the key of an executable; and what launches that. Replaced
     as a whole."""
 
-    def __init__(self, lock: Any, stream: Stream, keeps: object = None, *, ahead: bool = False) -> None:
-        self._lock = lock
+    def __init__(self, runner: Runner, stream: Stream, keeps: object = None, *, ahead: bool = False) -> None:
+        self._runner = ref(runner)
+        self._lock = lock = runner.launching
         self._stream = stream
         self._keeps = keeps
         self._asks = stream._backend.replay_ignores_captures
@@ -198,8 +202,8 @@ class Binding:
 
     def launch(self) -> None:
         """Launch what is current. The callable in C does so itself, or calls this."""
-        if capture_table.live or self._asks:
-            refuse_capturing(self._stream)
+        if (capture_table.live or self._asks) and self._stream._is_capturing() and self._record():
+            return
         lock = self._lock
         with lock:
             current = lock.owner
@@ -208,6 +212,17 @@ class Binding:
                 call()
             else:
                 self._decide(current, prepared, call)
+
+    def _record(self) -> bool:
+        """Record a run in the capture of the stream; return False if the launch does that itself."""
+        refuse_capturing(self._stream)
+        runner = self._runner()
+        if runner is None:
+            raise GraphStateError(f"{RESET_MEANWHILE}.")
+        with self._lock:
+            from .children import record
+
+            return record(runner, self._stream)
 
     def _decide(self, current: Current, prepared: object, call: Callable[[], Any] | None) -> None:
         """Launch what this callable has not launched before, or what has to be checked each time."""
@@ -272,7 +287,7 @@ def _follow(stream: Stream, former: list[Event | Stream]) -> None:
 
 
 def refuse_capturing(stream: Stream) -> None:
-    """Raise if a replay onto this stream would break the capture that it takes part in, or be missing in it.
+    """Raise if a replay onto this stream can't be recorded in the capture that it takes part in.
 
     Raises
     ------
@@ -280,17 +295,23 @@ def refuse_capturing(stream: Stream) -> None:
         The stream is capturing and its backend can't record a replay. Nothing was touched.
     """
     backend = stream._backend
-    if _has_to_ask(stream) and stream._is_capturing():
-        raise CaptureError(
-            f"replay onto the {describe(stream)}: backend {backend.name!r} can't record a replay in another "
-            f"graph, and {captured_by(stream)}.",
-            reason="illegal_call",
-        )
+    if not _has_to_ask(stream) or not stream._is_capturing():
+        return
+    records = Capability.CHILD_GRAPHS in backend.capabilities(stream._device)
+    if records and capture_of(stream) is not None:
+        return
+    where = "the capture of somebody else" if records else "another graph"
+    raise CaptureError(
+        f"replay onto the {describe(stream)}: backend {backend.name!r} can't record a replay in {where}, "
+        f"and {captured_by(stream)}.",
+        reason="illegal_call",
+    )
 
 
 def _has_to_ask(stream: Stream) -> bool:
-    """Return True if a replay onto this stream is refused while it is capturing."""
-    return Capability.CHILD_GRAPHS not in stream._backend.capabilities(stream._device)
+    """Return True if a launch onto this stream is not recorded while it is capturing."""
+    backend = stream._backend
+    return backend.records_graphs or Capability.CHILD_GRAPHS not in backend.capabilities(stream._device)
 
 
 def _launch_in_c(current: Current, executable: Executable, stream: Stream, lock: Any) -> Launch | None:
@@ -492,6 +513,8 @@ class Runner:
         executable = Executable(captured.recorder, captured.backend, value, *keeps)
         if self.keeps_graph:
             executable.made_of = captured.value
+        elif captured.recorder is not captured.backend:
+            executable.work = captured
         if before is not None:
             executable.measured = after_instantiation(before, captured, self.home, lease)
         return executable
@@ -526,7 +549,7 @@ class Runner:
         owner = self.home._owner
         if isinstance(owner, FrameworkCurrent):
             return self._follower(owner.framework)
-        return Binding(self.launching, self.home).launcher()
+        return Binding(self, self.home).launcher()
 
     def _follower(self, framework: Framework) -> Callable[[], None]:
         """Return a callable that replays on whatever stream is a framework's current one by then."""
@@ -540,7 +563,7 @@ class Runner:
                 raise GraphStateError(f"{RESET_MEANWHILE}.")
             if launchers:
                 make_room(launchers)
-            call = launchers[handle] = Binding(here.launching, here._of_framework(handle)).launcher()
+            call = launchers[handle] = Binding(here, here._of_framework(handle)).launcher()
             return call
 
         def launch() -> None:
@@ -604,14 +627,14 @@ class Runner:
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream, and keeps an object alive."""
         self.latest = None
-        return Binding(self.launching, stream, keeps, ahead=True).launcher()
+        return Binding(self, stream, keeps, ahead=True).launcher()
 
     def replay(self, named: object, stream: Stream) -> None:
         """Launch on a stream that an object stands for, and that somebody else may be capturing."""
         refuse_capturing(stream)
         self.latest = None  # so that this run takes the place of that one
         held = stream.held()
-        launch = Binding(self.launching, held).launcher()
+        launch = Binding(self, held).launcher()
         launch()
         if named is stream or is_constant(named):
             with suppress(TypeError):  # it can't be referenced weakly

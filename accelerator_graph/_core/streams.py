@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from .._interpreter import boolean, integer
 from .._interpreter.interruptions import if_skipped, sure_exit
@@ -18,6 +18,9 @@ from ..interop.base import Framework
 from . import capture_table, ownership, stream_stack
 from .ownership import Owned
 from .stream_stack import find, placed
+
+if TYPE_CHECKING:
+    from .capture import Capture
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"
@@ -282,23 +285,34 @@ class Stream:
         for capture in [*capture_table.thread.unfinished.values()]:
             capture.retained.append(objects)
 
-    def record(self, *, timing: bool = False) -> Event:
+    def record(self, *, timing: bool = False, external: bool | Event = False) -> Event:
         """Mark the present end of the stream's work.
 
         Parameters
         ----------
         timing : bool
             Let the event note the time, for `Event.elapsed_time`. Needs the capability ``"timing"``.
+        external : bool or Event
+            True: a new event that crosses the border of a capture. An event that was made so: record that one
+            again, here. Recorded in a capture, each replay records it anew. `wait` for it is a part of a
+            capture, too: each replay then waits for what the event marks when the replay is requested. Needs
+            the capability ``"external_events"``.
 
         Raises
         ------
+        TypeError, ValueError
+            An argument is of the wrong type, or the event is of another backend.
         GraphStateError
-            The stream was closed, or it is being captured and `timing` is True: what is captured does not
-            run, so it has no time.
+            The stream was closed, or it is being captured, `timing` is True and `external` False: what is
+            captured does not run, so it has no time.
+        UnsupportedError
+            The backend does not have the capability.
         """
         _held = self._in_use()
         ownership.drain()
         backend, captured = self._backend, self._is_capturing()
+        if external is not False:
+            return self._record_external(boolean(timing, "record: timing"), external)
         if boolean(timing, "record: timing") and captured:
             raise GraphStateError(
                 "record(timing=True): the stream is being captured, and what is captured does not run; "
@@ -308,6 +322,31 @@ class Stream:
             raise unsupported(backend, Capability.TIMING)
         native = backend.record_event(self._native, timed=timing)
         return Event._make(backend, native, self._device, timed=timing, captured=captured)
+
+    def _record_external(self, timing: bool, given: object) -> Event:
+        backend = self._backend
+        if Capability.EXTERNAL_EVENTS not in backend.capabilities(self._device):
+            raise unsupported(backend, Capability.EXTERNAL_EVENTS)
+        if isinstance(given, Event) and given._external:
+            self._check_same(given._native.backend, "event")
+            event = given
+        elif given is True:
+            native = backend.external_event(self._native, timed=timing)
+            event = Event._make(backend, native, self._device, timed=timing, captured=False)
+            event._external = True
+        else:
+            raise TypeError(
+                f"record: external must be True, False or an event of record(external=True), not {given!r}."
+            )
+        self._keep(event)
+        backend.record_external(self._native, event._native.value)
+        return event
+
+    def _keep(self, event: Event) -> None:
+        """Have the capture of the stream, if there is one, keep an external event as long as its graph."""
+        capture = capture_of(self) if self._is_capturing() else None
+        if capture is not None:
+            capture.retained.append(event._native)
 
     def wait(self, other: Event | Stream | Any) -> None:
         """Let later work on this stream wait for an event, or for all work so far on another stream.
@@ -328,6 +367,10 @@ class Stream:
         _held = self._in_use()
         if isinstance(other, Event):
             self._check_same(other._native.backend, "event")
+            if other._external:
+                self._keep(other)
+                self._backend.wait_external(self._native, other._native.value)
+                return
             try:
                 self._backend.wait_event(self._native, other._native.value)
             except DriverError as error:
@@ -517,17 +560,25 @@ def _checked_nbytes(nbytes: object) -> int | None:
 # ---- messages about streams ----------------------------------------------------------------------
 
 
-def captured_by(stream: Stream) -> str:
-    """Return who is capturing a stream, and the way out: a clause for a message."""
+def capture_of(stream: Stream) -> Capture | None:
+    """Return the library's capture that a stream takes part in; None if there is none."""
     backend, native = stream._backend, stream._native
     for capture in list(capture_table.live.values()):
         if capture.backend is backend:
             with suppress(AcceleratorGraphError):
                 if capture.native is native:
-                    return capture.who()
+                    return capture
                 ours, theirs = backend.capture_info(capture.native), backend.capture_info(native)
                 if ours is not None and theirs is not None and ours.id == theirs.id:
-                    return capture.who()
+                    return capture
+    return None
+
+
+def captured_by(stream: Stream) -> str:
+    """Return who is capturing a stream, and the way out: a clause for a message."""
+    backend, capture = stream._backend, capture_of(stream)
+    if capture is not None:
+        return capture.who()
     if backend.capture_status(stream._native) is CaptureStatus.INVALIDATED:
         return (
             "an earlier capture of the stream failed and was not ended; end that one first, or use another "
@@ -564,9 +615,10 @@ class Event:
     two are not permitted where `Stream.synchronize` is not.
     """
 
-    __slots__ = ("__weakref__", "_captured", "_device", "_forks", "_native", "_timed")
+    __slots__ = ("__weakref__", "_captured", "_device", "_external", "_forks", "_native", "_timed")
 
     _native: OwnedEvent
+    _external: bool
     _device: int
     _timed: bool
     _captured: bool
@@ -582,6 +634,7 @@ class Event:
         self._device = device
         self._timed = timed
         self._captured = captured
+        self._external = False
         self._forks = ownership.forks
         return self
 

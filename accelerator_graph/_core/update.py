@@ -10,7 +10,7 @@ from ..backends.base import Capability, Misfit
 from ..errors import DriverError, UnsupportedError
 from .capture import Captured
 from .graph import REFUSED, BaseGraph
-from .observers import Lasting, handed_on
+from .observers import Lasting, handed_on, recorded_at
 from .ownership import drain
 from .pools import Lease
 from .replay import NOT_KEPT, Changing, Runner
@@ -64,11 +64,11 @@ class Work(NamedTuple):
 def own_work(graph: BaseGraph) -> Work:
     """Return the work of a kept graph that will not do it itself any more."""
     runner = graph._runner_for("update()")
-    return _work(graph, runner, runner.kept(), runner.lease)
+    return _work(runner, runner.kept(), runner.lease)
 
 
-def shared_work(graph: BaseGraph, runner: Runner, captured: Captured, what: str) -> Work:
-    """Return the work of a kept graph for another graph to do as well.
+def shared_work(runner: Runner, captured: Captured, what: str) -> Work:
+    """Return the work of a graph for another graph to do as well.
 
     Raises
     ------
@@ -85,13 +85,13 @@ def shared_work(graph: BaseGraph, runner: Runner, captured: Captured, what: str)
         lent = Lent(captured.backend, captured.backend, native, captured)
         lent.labels, lent.mode, lent.count = captured.labels, captured.mode, captured.count
         captured = lent
-    work = _work(graph, runner, captured, runner.lease.shared())
+    work = _work(runner, captured, runner.lease.shared())
     runner.refuse_in_a_change(what)  # a signal handler may have reset it
     return work
 
 
-def _work(graph: BaseGraph, runner: Runner, captured: Captured, lease: Lease) -> Work:
-    retained = {id(each): each for each in (*runner.retained, *(graph._retained or ()))}  # each one once
+def _work(runner: Runner, captured: Captured, lease: Lease) -> Work:
+    retained = {id(each): each for each in runner.retained}  # each one once
     return Work(captured, lease, tuple(retained.values()), handed_on(runner.observations))
 
 
@@ -143,7 +143,10 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
             raise
         graph._make_ready(runner)
     drain()
-    return GraphUpdate(True) if misfit is None else GraphUpdate(False, *misfit)
+    if misfit is None:
+        return GraphUpdate(True)
+    where = "" if misfit.node is None else recorded_at(work.observations, misfit.node)
+    return GraphUpdate(False, f"{misfit.reason}{where}", misfit.node)
 
 
 def _take(
@@ -248,7 +251,7 @@ class Recapture:
 def clone(graph: BaseGraph, copy: BaseGraph) -> None:
     """Let an empty graph, which keeps graphs, do the work of a kept one."""
     captured, runner = graph._kept("clone()"), graph._runner_for("clone()")
-    work = shared_work(graph, runner, captured, "clone()")
+    work = shared_work(runner, captured, "clone()")
     check_shareable(work.captured, "clone()")
     made = Runner(work.captured, True, runner.home.held(), work.lease)
     made.beside, made.retained = runner.beside, work.retained
@@ -274,4 +277,4 @@ def update(graph: BaseGraph, other: BaseGraph) -> GraphUpdate:
             f"Graph.update(): the graphs are of the {describe(home)} and the {describe(there)}, and both "
             "must be of one backend and device."
         )
-    return give(shared_work(other, its, captured, "update()"), graph, runner, "update()")
+    return give(shared_work(its, captured, "update()"), graph, runner, "update()")

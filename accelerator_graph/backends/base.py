@@ -14,21 +14,22 @@ The class sets `api_version` and implements the 13 abstract methods below. That 
 runtime can do beyond it is a capability. A backend has one if it inherits the class in this table, which has
 the methods; `Backend.capabilities` can only take some away, for a device.
 
-==================  ==================  ===============================================================
-capability          class               what the runtime can do
-==================  ==================  ===============================================================
-``"events"``        `Events`            streams wait for each other: forks and joins
-``"timing"``        `TimesEvents`       the host waits for events, and times what is between them
-``"enqueue"``       `Enqueues`          fills, copies and launches through the library
-``"progress"``      `MarksProgress`     graphs write memory that the host reads meanwhile
-``"handles"``       `HasHandles`        streams and graphs have handles that other libraries understand
-``"nodes"``         `ReadsGraphs`       the nodes of a graph are counted and listed
-``"child_graphs"``  `RecordsReplays`    a replay onto a capturing stream becomes a part of that capture
-``"set_node"``      `ChangesGraphs`     single nodes of an executable are changed
-``"update"``        `UpdatesGraphs`     an executable gets the work of another graph
-``"graph_events"``  `TimesGraphs`       parts of a graph are timed, by events inside a copy of it
-``"node_times"``    `ProfilesGraphs`    the vendor's profiler times single nodes
-==================  ==================  ===============================================================
+=====================  ================  ===================================================================
+capability             class             what the runtime can do
+=====================  ================  ===================================================================
+``"events"``           `Events`          streams wait for each other: forks and joins
+``"external_events"``  `ExternalEvents`  events cross the border of a capture
+``"timing"``           `TimesEvents`     the host waits for events, and times what is between them
+``"enqueue"``          `Enqueues`        fills, copies and launches through the library
+``"progress"``         `MarksProgress`   graphs write memory that the host reads meanwhile
+``"handles"``          `HasHandles`      streams and graphs have handles that other libraries understand
+``"nodes"``            `ReadsGraphs`     the nodes of a graph are counted and listed
+``"child_graphs"``     `RecordsReplays`  a replay onto a capturing stream becomes a part of that capture
+``"set_node"``         `ChangesGraphs`   single nodes of an executable are changed
+``"update"``           `UpdatesGraphs`   an executable gets the work of another graph
+``"graph_events"``     `TimesGraphs`     parts of a graph are timed, by events inside a copy of it
+``"node_times"``       `ProfilesGraphs`  the vendor's profiler times single nodes
+=====================  ================  ===================================================================
 
 These classes are in `mixins`, with `NativeCalls`, for calls that C makes faster, and `Lends`, for runtimes
 whose captures a framework can record itself. They and the types of results can be imported from here.
@@ -87,7 +88,7 @@ and stream are destroyed before. A runtime without callbacks can release it in a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Set
+from collections.abc import Hashable, Set
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -166,8 +167,8 @@ class Recorder(ABC):
         was enqueued or not, and later runs work.
 
         The library requests no run on a stream that it is capturing itself, unless the backend
-        `RecordsReplays`. If another library began the capture, this call has to raise `CaptureError` or
-        `DriverError`, or the class has to set `Backend.replay_ignores_captures`.
+        `RecordsReplays` without `Backend.records_graphs`. If another library began the capture, this call has
+        to raise `CaptureError` or `DriverError`, or the class has to set `Backend.replay_ignores_captures`.
         """
 
     @abstractmethod
@@ -316,6 +317,15 @@ class Backend(Recorder):
         """
         return None
 
+    def capture_front(self, stream: Any) -> Hashable:
+        """Return something that is another one after each node recorded on the stream. Disturbs nothing.
+
+        Asked at every line while `stacks` are kept. The default counts the nodes; override it where counting
+        takes time, by what the stream's next node will follow.
+        """
+        info = self.capture_info(stream)
+        return None if info is None else info.nodes
+
     def native_calls(self, stream: Any) -> contract.NativeCalls | None:
         """Return calls about a stream that are faster than the methods of this class; None if there are none.
 
@@ -347,6 +357,9 @@ class Backend(Recorder):
     replay_ignores_captures: ClassVar[bool] = False
     """The runtime neither records nor refuses a `replay` onto a capturing stream: it runs at once. The
     library then asks for the stream's status before every replay: another library may be capturing it."""
+
+    records_graphs: ClassVar[bool] = False
+    """`replay` can't be recorded, but `RecordsReplays.record_graph` records a run of a kept graph."""
 
     survives_fork: ClassVar[bool] = False
     """A forked child can open a backend that its parent has opened. No GPU driver can do that."""
@@ -391,6 +404,7 @@ if TYPE_CHECKING:
     from ._contract import Argument as Argument
     from ._contract import Change as Change
     from ._contract import DeviceMemory as DeviceMemory
+    from ._contract import Frame as Frame
     from ._contract import GraphContents as GraphContents
     from ._contract import GraphEdge as GraphEdge
     from ._contract import GraphNode as GraphNode
@@ -403,6 +417,7 @@ if TYPE_CHECKING:
     from .mixins import ChangesGraphs as ChangesGraphs
     from .mixins import Enqueues as Enqueues
     from .mixins import Events as Events
+    from .mixins import ExternalEvents as ExternalEvents
     from .mixins import HasHandles as HasHandles
     from .mixins import Lends as Lends
     from .mixins import MarksProgress as MarksProgress

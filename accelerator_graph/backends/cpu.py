@@ -31,9 +31,7 @@ from ._cpu.graph import (
 from ._cpu.work import PACKAGE, SUSPENDED, Call, caller, check_callable, name_of, run_calls
 from .base import (
     Availability,
-    CaptureInfo,
     CaptureMode,
-    CaptureStatus,
     GraphContents,
     Misfit,
     NativeCalls,
@@ -42,13 +40,13 @@ from .base import (
 )
 from .memory import memory_of
 from .mixins import ChangesGraphs, MarksProgress, RecordsReplays, TimesGraphs, UpdatesGraphs
-from .recording import Capture
+from .recording import Capture, HasCaptures
 
 _for_ever: list[object] = []
 """Memory that lives as long as the process."""
 
 
-class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, UpdatesGraphs):
+class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, UpdatesGraphs):
     """Streams of Python callables, each with a thread of its own, captured by CUDA's rules.
 
     `launch` takes a callable and its arguments; `fill` and `copy` take host memory. If a callable raises
@@ -60,24 +58,20 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
     When the interpreter exits, work has a second to complete. Later exit handlers and finalizers can still
     use streams: a thread that waits for a stream then does the stream's work itself.
 
-    Errors have no numeric codes but these names:
+    Errors have no numeric codes, but the names that `recording.Captures` lists, and these:
 
     ====================  =======================================================================
     WORK_FAILED           a callable raised an exception
     NO_THREAD             the system has no thread for the stream
     THREAD_STOPPED        the interpreter's exit has frozen the stream's thread in the middle of its work
     WOULD_DEADLOCK        a callable synchronized the stream that it runs on
-    ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
-    CAPTURE_UNSUPPORTED   a stream was synchronized or queried while a capture forbids that
-    CAPTURE_INVALIDATED   an earlier call broke the capture
-    CAPTURE_ISOLATION     a captured stream was to wait for work outside its capture, or the reverse
-    CAPTURE_MERGE         a stream of one capture was to wait for work of another
-    CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
     CAPTURE_WRONG_THREAD  a thread ended a capture that another thread had begun
     ====================  =======================================================================
     """
 
-    __slots__ = ("_captures",)
+    __slots__ = ("captures",)
+
+    captures: CpuCaptures
 
     api_version: ClassVar[int] = 1
     capture_modes: ClassVar[tuple[CaptureMode, ...]] = MODES
@@ -93,7 +87,7 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
 
     def open(self) -> None:
         """Begin without captures. A forked child has none of its parent's."""
-        self._captures = CpuCaptures()
+        self.captures = CpuCaptures()
 
     def device_count(self) -> int:
         """Return 1: all processors are one device."""
@@ -123,7 +117,7 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
             made it for the stream that it runs on. With reason ``"other"``: a callable has raised an
             exception since the last call; that exception is the cause.
         """
-        self._captures.check_waiting(stream, "synchronize")
+        self.captures.check_waiting(stream, "synchronize")
         stream.worker.synchronize()
 
     def as_stream(self, obj: object) -> Stream | None:
@@ -137,7 +131,7 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
 
         Every event notes the time.
         """
-        point = self._captures.mark(stream)
+        point = self.captures.mark(stream)
         return Event(stream.worker.mark()) if point is None else Event(None, *point)
 
     def wait_event(self, stream: Stream, event: Event) -> None:
@@ -149,24 +143,24 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
             With reason ``"foreign_capture"``: the stream is capturing and the event does not belong to
             that capture, or the event belongs to a capture that has ended. This breaks the captures.
         """
-        if not self._captures.link(stream, event) and event.latch is not None:
+        if not self.captures.link(stream, event) and event.latch is not None:
             stream.worker.follow(event.latch)
 
     def query(self, stream: Stream) -> bool:
         """Return True if all work on the stream is done. Raises as `synchronize` does."""
-        self._captures.check_waiting(stream, "query")
+        self.captures.check_waiting(stream, "query")
         return stream.worker.query()
 
     # ---- capability: timing --------------------------------------------------------------------
 
     def query_event(self, event: Event) -> bool:
         """Return True if the work before the event is done. Its failures are left to the stream."""
-        self._captures.check_waiting(event, "query_event")
+        self.captures.check_waiting(event, "query_event")
         return event.latch is not None and event.latch.worker.has_reached(event.latch)
 
     def synchronize_event(self, event: Event) -> None:
         """Wait until the work before the event is done. Its failures are left to the stream."""
-        self._captures.check_waiting(event, "synchronize_event")
+        self.captures.check_waiting(event, "synchronize_event")
         if event.latch is not None:
             event.latch.worker.reach(event.latch)
 
@@ -206,7 +200,7 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
     def _enqueue(self, stream: Stream, method: str, kind: str, call: Call) -> None:
         if stream.capture is not None:
             name = name_of(call[0]) if kind == "host" else ""
-            if self._captures.record(stream, method, (kind, name, call)):
+            if self.captures.record(stream, method, (kind, name, call)):
                 return
         stream.worker.submit(partial(run_calls, (call,)))
 
@@ -218,29 +212,13 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
 
     # ---- capture -------------------------------------------------------------------------------
 
-    def capture_status(self, stream: Stream) -> CaptureStatus:
-        """Return whether the stream takes part in a capture."""
-        return self._captures.status(stream)
-
-    def capture_info(self, stream: Stream) -> CaptureInfo | None:
-        """Return a number for the capture that the stream takes part in, and how many calls it has."""
-        return self._captures.info(stream)
-
     def relaxed(self, stream: Stream) -> AbstractContextManager[None]:
         """Return a context in which captures of other streams don't forbid this thread to wait."""
-        return self._captures.relaxed()
-
-    def capture_begin(self, stream: Stream, mode: CaptureMode) -> Capture:
-        """Record what is enqueued on the stream from now on, instead of running it."""
-        return self._captures.begin(stream, mode)
+        return self.captures.relaxed()
 
     def capture_end(self, token: Capture) -> Graph:
         """End the capture. All streams that took part are ordinary ones again, even if it raises."""
-        return graph_of(self._captures.end(token))
-
-    def capture_abandon(self, token: Capture) -> None:
-        """End the capture if it has not ended, and throw away what was recorded."""
-        self._captures.close(token)
+        return graph_of(self.captures.end(token))
 
     # ---- graphs and executables ----------------------------------------------------------------
 
@@ -250,7 +228,7 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
 
     def replay(self, executable: Executable, stream: Stream) -> None:
         """Run the executable on the stream, or record it as one node if the stream is capturing."""
-        if stream.capture is None or not self._captures.record(
+        if stream.capture is None or not self.captures.record(
             stream, "replay", ("graph", "", executable.as_call())
         ):
             executable.enqueue(stream.worker)
@@ -266,10 +244,6 @@ class CpuBackend(TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, Upda
     def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
         """Let later runs make the calls of another graph, if these are of the same kinds and order."""
         return executable.update(graph.nodes)
-
-    def destroy_graph(self, graph: Graph) -> None:
-        """Forget what was recorded. Executables have what they need."""
-        graph.nodes = ()
 
     def destroy_executable(self, executable: Executable) -> None:
         """Forget what to run. Runs that were enqueued complete."""

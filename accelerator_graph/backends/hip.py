@@ -21,7 +21,15 @@ from ._hip.events import Event
 from ._hip.launch import Executable, has_runs, launch_function, launcher, settle
 from ._hip.nodes import one_root
 from ._hip.probe import probe
-from .base import Availability, Capability, CaptureMode, LaunchFunction, NativeCalls, StatusFunction
+from .base import (
+    Availability,
+    Capability,
+    CaptureMode,
+    CaptureStatus,
+    LaunchFunction,
+    NativeCalls,
+    StatusFunction,
+)
 from .driver import (
     ACTIVE,
     SPECIAL_STREAMS,
@@ -30,7 +38,7 @@ from .driver import (
     DriverGraphs,
     is_handle,
 )
-from .mixins import TimesGraphs, UpdatesGraphs
+from .mixins import ExternalEvents, RecordsReplays, TimesGraphs, UpdatesGraphs
 
 _LEGACY = 1
 _FILLS_OF_HOST_MEMORY = 70_200_000
@@ -40,7 +48,7 @@ _UPDATES_TESTED = (6_04, 7_02)
 launched the former packets (rocm-systems#10021)."""
 
 
-class HipBackend(DriverGraphs, TimesGraphs, UpdatesGraphs):
+class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, UpdatesGraphs):
     """AMD GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
@@ -56,6 +64,7 @@ class HipBackend(DriverGraphs, TimesGraphs, UpdatesGraphs):
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
     replay_ignores_captures: ClassVar[bool] = True
+    records_graphs: ClassVar[bool] = True
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -115,6 +124,37 @@ class HipBackend(DriverGraphs, TimesGraphs, UpdatesGraphs):
             _events.refuse_other_device(driver, device, event)
         driver.within(device, _events.wait, driver, int(stream), event)
 
+    # ---- capability: external events -------------------------------------------------------------
+
+    def external_event(self, stream: Any, *, timed: bool = False) -> Event:
+        """Make an event that marks nothing yet."""
+        driver, device = self.driver, self.driver.place_of(stream)
+        flags = driver.api.hipEventDefault if timed else driver.api.hipEventDisableTiming
+        call = driver.call, "hipEventCreateWithFlags"
+        return Event(driver.within(device, *call, int(flags)), device, 0, ())
+
+    def record_external(self, stream: Any, event: Event) -> None:
+        """Record an event; in a capture as a node, for which there is a flag that crashes elsewhere."""
+        driver = self.driver
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current(driver.place_of(stream)):
+            driver.call("hipEventRecordWithFlags", event.handle, stream, int(captured))
+            here = _events.position(driver, int(stream)) if captured else None
+            event.capture, event.nodes = (here.capture, here.nodes) if here else (0, ())
+
+    def wait_external(self, stream: Any, event: Event) -> None:
+        """Wait for an event; in a capture by a node, or behind the node that has recorded it there.
+
+        There, a node that waits would be a circle for the runtime, which 6.4 follows for ever.
+        """
+        driver = self.driver
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current(driver.place_of(stream)):
+            if captured and event.capture and _events.position(driver, int(stream)).capture == event.capture:
+                _events.wait(driver, int(stream), event)
+            else:
+                driver.call("hipStreamWaitEvent", stream, event.handle, int(captured))
+
     # ---- capability: enqueue ---------------------------------------------------------------------
 
     def host_memory(self, stream: Any, nbytes: int) -> int:
@@ -124,6 +164,11 @@ class HipBackend(DriverGraphs, TimesGraphs, UpdatesGraphs):
         return super().host_memory(stream, nbytes)
 
     # ---- capture ---------------------------------------------------------------------------------
+
+    def capture_front(self, stream: Any) -> tuple[int, ...]:
+        """Return the handles of the nodes that the stream's next one will follow."""
+        driver: Driver = self.driver
+        return driver.within(driver.place_of(stream), _events.position, driver, int(stream)).nodes
 
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the runtime itself."""
@@ -154,6 +199,11 @@ class HipBackend(DriverGraphs, TimesGraphs, UpdatesGraphs):
         return Executable(handle, graph.place)
 
     launcher = launcher  # its runs come one after another
+
+    def record_graph(self, stream: Any, graph: Graph) -> None:
+        """Record a run of the graph on a capturing stream, as a child graph."""
+        driver = self.driver
+        driver.within(driver.place_of(stream), _capture.record_graph, driver, stream, graph.handle)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ."""

@@ -62,6 +62,36 @@ class Events(Backend, capability=Capability.EVENTS):
         """Return True if all work on the stream is done, without waiting. Raises like `synchronize`."""
 
 
+class ExternalEvents(Events, capability=Capability.EXTERNAL_EVENTS):
+    """Events cross the border of a capture, so that a graph waits for another one, or for work outside.
+
+    Such an event can be recorded again, and moves. Recorded or waited for in a capture, it is a part of the
+    graph: each replay records it anew, or waits for what it marks when the replay is requested. Waited for in
+    the capture that has recorded it last, it orders the nodes of each run. The library keeps the event as
+    long as such a graph.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def external_event(self, stream: Any, *, timed: bool = False) -> Any:
+        """Make an event of the stream's device that marks nothing yet. The caller owns it (`destroy_event`).
+
+        `TimesEvents` knows it as well, timed or not.
+        """
+
+    @abstractmethod
+    def record_external(self, stream: Any, event: Any) -> None:
+        """Mark the present end of the stream's work; on a capturing stream, in each replay."""
+
+    @abstractmethod
+    def wait_external(self, stream: Any, event: Any) -> None:
+        """Let later work on the stream wait for the work that the event marks; if it marks none, for nothing.
+
+        A capturing stream stays in its own capture, and in no other one, whoever has recorded the event.
+        """
+
+
 class TimesEvents(Events, capability=Capability.TIMING):
     """The host can ask events, wait for them, and get the time between two."""
 
@@ -160,6 +190,14 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
 
         return [NodeParameters(node.kind, None) for node in self.nodes(graph)[0]]
 
+    def profiler_ids(self, graph: Any, executable: Any | None) -> Sequence[int]:
+        """Return the numbers by which the vendor's profiler names the nodes, in the order of `nodes`.
+
+        Of an executable of the graph, if it is not None, else of the graph. The default knows none, and
+        returns nothing.
+        """
+        return ()
+
     def dump(self, graph: Any, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing in DOT, for any suffix. Return False if the library has to draw one."""
         return False
@@ -179,11 +217,20 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
 class RecordsReplays(Backend, capability=Capability.CHILD_GRAPHS):
     """`replay` onto a capturing stream is recorded into that capture: graphs inside graphs.
 
-    The recorded run outlives the executable, is not changed by an `update` of it, and is not ordered against
-    other runs of it.
+    The recorded run outlives the executable and the graph, is not changed by an `update`, and is not ordered
+    against other runs. `replay` itself records it, or, with `records_graphs`, another method.
     """
 
     __slots__ = ()
+
+    def record_graph(self, stream: Any, graph: Any) -> None:
+        """Record a run of a graph, as it is now, behind everything on a capturing stream.
+
+        Called instead of `replay` if `records_graphs` is True, for graphs that are kept and have no node of
+        `single_executable`, and for streams of the library's own captures. Raises `DriverError` or
+        `UnsupportedError` for a graph that can't be inside another, and leaves the capture as it was.
+        """
+        raise NotImplementedError
 
 
 class ChangesGraphs(Backend, capability=Capability.SET_NODE):
@@ -269,7 +316,7 @@ class Lends(HasHandles):
 
 
 MIXINS: tuple[type[Backend], ...] = (
-    *(Events, TimesEvents, Enqueues, MarksProgress, HasHandles, ReadsGraphs, RecordsReplays),
+    *(Events, ExternalEvents, TimesEvents, Enqueues, MarksProgress, HasHandles, ReadsGraphs, RecordsReplays),
     *(ChangesGraphs, UpdatesGraphs, TimesGraphs, ProfilesGraphs, Lends),
 )
 
@@ -289,6 +336,7 @@ if TYPE_CHECKING:
     class AnyBackend(
         TimesGraphs,
         ProfilesGraphs,
+        ExternalEvents,
         MarksProgress,
         RecordsReplays,
         ChangesGraphs,

@@ -4,41 +4,31 @@ Where the runtime does not capture its streams, the backend keeps what is enqueu
 captures in progress: which streams take part, what they have recorded, and what waits for what. It refuses
 what a replay could not repeat. A stream is any object with an attribute `capture`, None at first::
 
-    class MyBackend(Events, Enqueues, ReadsGraphs):
+    class MyBackend(HasCaptures, Enqueues):
         recording = "explicit"
 
         def open(self):
-            self._captures = Captures(self.name)
+            self.captures = Captures(self.name)
 
         def launch(self, stream, work, /, *args):
             command = Command(work, args)
-            if not self._captures.record(stream, "launch", command):
+            if not self.captures.record(stream, "launch", command):
                 stream.submit(command)
 
         def record_event(self, stream, *, timed=False):
-            point = self._captures.mark(stream)
+            point = self.captures.mark(stream)
             return Event(stream) if point is None else Event(stream, *point)
 
         def wait_event(self, stream, event):
-            if not self._captures.link(stream, event):
+            if not self.captures.link(stream, event):
                 stream.wait(event)
 
         def synchronize(self, stream):
-            self._captures.check_waiting(stream, "synchronize")
+            self.captures.check_waiting(stream, "synchronize")
             ...
 
-        def capture_begin(self, stream, mode):
-            return self._captures.begin(stream, mode)
-
-        def capture_end(self, token):
-            return Graph(self._captures.end(token))
-
-        def capture_abandon(self, token):
-            self._captures.close(token)
-
-        capture_status and capture_info return `self._captures.status(stream)` and `.info(stream)`.
-
-`Runs` is for an executable, if the runtime does not order its runs, or if a run is several submissions.
+`HasCaptures` has the methods about captures, and about the `Graph` that a capture becomes. `Runs` is
+for an executable, if the runtime does not order its runs, or if a run is several submissions.
 
 A signal handler may call all of this in the middle of itself. So a capture only ever grows, by one step for
 each piece of work, and what waits for what is worked out at the end.
@@ -55,7 +45,9 @@ from operator import call, length_hint
 from typing import Any, NamedTuple
 
 from ..errors import DriverError, Reason, driver_error
+from . import _contract as contract
 from .base import CaptureInfo, CaptureMode, CaptureStatus
+from .mixins import Events, ReadsGraphs
 
 _NOTHING: frozenset[int] = frozenset()
 
@@ -121,14 +113,14 @@ class Capture:
         """Record a piece of work."""
         self._entries.append(_Entry(self.streams[stream], work))
 
-    def add_graph(self, stream: Any, pieces: Sequence[tuple[Any, tuple[int, ...]]]) -> None:
-        """Record the work of a graph, each piece with the numbers of those that it runs after."""
+    def add_graph(self, stream: Any, pieces: Sequence[Recorded]) -> None:
+        """Record the work of a graph."""
         if pieces:
             branch, last = self.streams[stream], len(pieces) - 1
-            sinks = set(range(len(pieces))).difference(*(after for _, after in pieces))
+            sinks = set(range(len(pieces))).difference(*(piece.after for piece in pieces))
             entries = [
-                _Entry(branch, work, tuple(number - each for each in after), None)
-                for number, (work, after) in enumerate(pieces)
+                _Entry(branch, piece.work, tuple(number - each for each in piece.after), None)
+                for number, piece in enumerate(pieces)
             ]
             entries[last] = entries[last]._replace(sinks=tuple(last - each for each in sorted(sinks)))
             self._entries.extend(entries)
@@ -182,7 +174,17 @@ class Capture:
 class Captures:
     """The captures in progress, and what is permitted meanwhile.
 
-    A refusal leaves captures as they are. A subclass whose runtime breaks them overrides `refused`.
+    A refusal leaves captures as they are. A subclass whose runtime breaks them overrides `refused`. The
+    errors have these names:
+
+    ====================  =======================================================================
+    ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
+    CAPTURE_UNSUPPORTED   a stream was waited for while a capture forbids that
+    CAPTURE_INVALIDATED   an earlier call broke the capture
+    CAPTURE_ISOLATION     a captured stream was to wait for work outside its capture, or the reverse
+    CAPTURE_MERGE         a stream of one capture was to wait for work of another
+    CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
+    ====================  =======================================================================
 
     Parameters
     ----------
@@ -260,8 +262,8 @@ class Captures:
                 capture.add(stream, work)
             return capture is not None
 
-    def record_graph(self, stream: Any, pieces: Sequence[tuple[Any, tuple[int, ...]]]) -> bool:
-        """Record the work of a whole graph: see `Capture.add_graph`. Return False if it is not capturing."""
+    def record_graph(self, stream: Any, pieces: Sequence[Recorded]) -> bool:
+        """Record the work of a whole graph if the stream is capturing. Return False if it is not."""
         if stream.capture is None:
             return False
         with self._lock:
@@ -333,6 +335,73 @@ class Captures:
         return driver_error(
             backend=self._name, call=call, code=None, code_name=code_name, reason=reason, detail=detail
         )
+
+
+class Graph:
+    """What a capture has recorded.
+
+    Attributes
+    ----------
+    nodes : sequence of Recorded
+        All work, in the order of recording; none after `Backend.destroy_graph`.
+    origin : object
+        The stream that was captured.
+    """
+
+    __slots__ = ("nodes", "origin")
+
+    def __init__(self, nodes: Sequence[Recorded], origin: Any) -> None:
+        self.nodes: Sequence[Recorded] = nodes
+        self.origin: Any = origin
+
+
+class HasCaptures(Events, ReadsGraphs):
+    """A backend whose captures are `Captures`, and whose graphs are `Graph`.
+
+    What it records has the attributes `kind` and `name`, which mean what they do in a `GraphNode`.
+    """
+
+    __slots__ = ()
+
+    captures: Captures
+    """The captures in progress. `open` makes it."""
+
+    def capture_status(self, stream: Any) -> CaptureStatus:
+        """Return whether the stream takes part in a capture."""
+        return self.captures.status(stream)
+
+    def capture_info(self, stream: Any) -> CaptureInfo | None:
+        """Return a number for the capture that the stream takes part in, and how much it has recorded."""
+        return self.captures.info(stream)
+
+    def capture_begin(self, stream: Any, mode: CaptureMode) -> Capture:
+        """Record what is enqueued through the library from now on, instead of running it."""
+        return self.captures.begin(stream, mode)
+
+    def capture_end(self, token: Capture) -> Any:
+        """Return the `Graph`. All streams that took part are ordinary ones again, even if it raises."""
+        return Graph(self.captures.end(token), token.origin)
+
+    def capture_abandon(self, token: Capture) -> None:
+        """End the capture if it has not ended, and throw away what was recorded."""
+        self.captures.close(token)
+
+    def destroy_graph(self, graph: Any) -> None:
+        """Forget what was recorded. Executables have what they need."""
+        graph.nodes = ()
+
+    def nodes(self, graph: Any) -> contract.GraphContents:
+        """List the recorded work in order, and the dependencies between its pieces."""
+        nodes = [
+            contract.GraphNode(index, node.work.kind, node.work.name)
+            for index, node in enumerate(graph.nodes)
+        ]
+        edges = [
+            contract.GraphEdge(before, index)
+            for index, node in enumerate(graph.nodes)
+            for before in node.after
+        ]
+        return nodes, edges
 
 
 # ---- runs ----------------------------------------------------------------------------------------

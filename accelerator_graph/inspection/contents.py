@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..backends.base import GraphNode
+from ..backends.base import Frame, GraphNode
 
 if TYPE_CHECKING:
     from .description import GraphDescription
@@ -62,6 +62,12 @@ def short_names(labels: Sequence[Label]) -> list[str]:
     """
     names = [label.name for label in labels]
     return [*names[:1], *(inner.removeprefix(f"{outer}.") for outer, inner in pairwise(names))]
+
+
+def recorded_at(node: GraphNode) -> str:
+    """Return the line of the user's code that recorded a node; nothing if it is not known."""
+    frame = Frame.own_of(node.stack)
+    return "" if frame is None else str(frame._replace(file=os.path.basename(frame.file)))
 
 
 def place(label: Label) -> str:

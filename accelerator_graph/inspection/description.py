@@ -17,7 +17,8 @@ class GraphDescription(NamedTuple):
     Descriptions are values: they hold nothing of the graph, compare with ``==``, and go to JSON and back
     unchanged. ``str()`` is a table for a terminal.
 
-    Two captures of the same work on the same memory are equal: the id of the pool does not count.
+    Two captures of the same work on the same memory are equal: the id of the pool, the lines that recorded
+    the nodes, and the profiler's ids of nodes do not count.
     """
 
     backend: str
@@ -38,13 +39,16 @@ class GraphDescription(NamedTuple):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GraphDescription):
             return NotImplemented
-        return tuple(self._replace(pool=None)) == tuple(other._replace(pool=None))
+        return self._compared() == other._compared()
 
     def __ne__(self, other: object) -> bool:  # that of tuples would compare the pools
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(tuple(self._replace(pool=None)))
+        return hash(self._compared())
+
+    def _compared(self) -> tuple[object, ...]:
+        return tuple(self._replace(pool=None, nodes=tuple(map(_bare, self.nodes))))
 
     @classmethod
     def of(
@@ -102,6 +106,12 @@ def _ordered(contents: GraphContents) -> GraphContents:
     """Order the dependencies, which vendors list in any order, and demangle the names; in bodies too."""
     nodes, edges = contents
     return [_named(node) for node in nodes], sorted(edges, key=lambda edge: (edge.target, edge.source))
+
+
+def _bare(node: GraphNode) -> GraphNode:
+    """Return a node without what tells two captures of the same work apart; bodies as well."""
+    bodies = tuple((list(map(_bare, nodes)), edges) for nodes, edges in node.bodies)
+    return node._replace(stack=(), profiler_id=None, bodies=bodies)
 
 
 def _named(node: GraphNode) -> GraphNode:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from .._core import memory as measuring
 from .._core import ownership, profiling, replay
@@ -15,6 +16,10 @@ from .description import GraphDescription
 from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from .profile import GraphProfile
 
+if TYPE_CHECKING:
+    from .._core.capture import Captured
+    from ..backends.base import GraphEdge, GraphNode
+
 
 def describe(graph: BaseGraph) -> GraphDescription:
     """Return what is in a graph."""
@@ -24,6 +29,7 @@ def describe(graph: BaseGraph) -> GraphDescription:
     nodes, edges = runner.contents(captured)
     for name_of in [each.own_name for each in runner.observations if hasattr(each, "own_name")]:
         nodes = [node._replace(name=name_of(node) or node.name) for node in nodes]
+    nodes = _with_origins(runner, captured, nodes, edges)
     labelled = if_in_order(captured.labels, edges, captured.backend)
     pool = runner.lease.shown
     return GraphDescription.of(
@@ -34,6 +40,22 @@ def describe(graph: BaseGraph) -> GraphDescription:
         captured.mode,
         (pool[0], pool[1]),
     )
+
+
+def _with_origins(
+    runner: replay.Runner, captured: Captured, nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]
+) -> list[GraphNode]:
+    """Return the nodes with the stacks that observers have kept, and the profiler's ids."""
+    executable = runner.executable
+    made = executable is not None and executable.made_of is captured.value
+    ids = captured.backend.profiler_ids(captured.native, executable.native if executable and made else None)
+    found = [*nodes]
+    if ids:
+        found = [node._replace(profiler_id=each) for node, each in zip(nodes, ids, strict=True)]
+    kept = next((each for each in runner.observations if hasattr(each, "stack")), None)
+    if kept is None or any(edge.source >= edge.target for edge in edges):
+        return found
+    return [node._replace(stack=kept.stack(node.id)) for node in found]
 
 
 def profile(graph: BaseGraph, replays: int, state: Iterable[object] | None, kernels: bool) -> GraphProfile:

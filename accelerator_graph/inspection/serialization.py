@@ -9,7 +9,7 @@ from reprlib import repr as shortened
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from ..backends.base import DeviceMemory, GraphContents, GraphEdge, GraphNode
+from ..backends.base import DeviceMemory, Frame, GraphContents, GraphEdge, GraphNode
 from .contents import Label, all_nodes
 
 if TYPE_CHECKING:
@@ -27,8 +27,11 @@ _DEFAULTS = GraphNode._field_defaults
 def to_json(description: GraphDescription, indent: int | None) -> str:
     """Return a description as JSON. Fields of nodes that say nothing are left out.
 
-    Names as they are written in C++ are long, so they are in one table for all nodes.
+    Names as they are written in C++ are long, so they are in one table for all nodes. The frames of stacks,
+    which nodes share, are in another.
     """
+    shared = dict.fromkeys(frame for node in all_nodes(description.nodes) for frame in node.stack)
+    frames = {frame: number for number, frame in enumerate(shared)}
     names = {node.name: node.demangled for node in all_nodes(description.nodes) if node.demangled}
     return json.dumps(
         {
@@ -37,9 +40,10 @@ def to_json(description: GraphDescription, indent: int | None) -> str:
             "device": description.device,
             **({"mode": description.mode} if description.mode else {}),
             **({"pool": description.pool} if description.pool else {}),
-            **_contents(description.nodes, description.edges),
+            **_contents(description.nodes, description.edges, frames),
             **({"labels": [label._asdict() for label in description.labels]} if description.labels else {}),
             **({"demangled": names} if names else {}),
+            **({"frames": list(frames)} if frames else {}),
         },
         indent=indent,
     )
@@ -49,7 +53,8 @@ def from_json(text: str, kind: type[GraphDescription]) -> GraphDescription:
     """Return a description that was written as JSON, as an object of this class."""
 
     def read(data: dict[str, Any]) -> GraphDescription:
-        contents = _contents_of(data, _names(data.get("demangled", {})))
+        frames = [record(Frame, each) for each in data.get("frames", ())]
+        contents = _contents_of(data, _names(data.get("demangled", {})), frames)
         labels = _labels(data.get("labels", ()), len(contents[0]))
         rest = record(kind, data, nodes=(), edges=(), labels=())
         return kind.of(rest.backend, rest.device, contents, labels, rest.mode, rest.pool)
@@ -57,22 +62,27 @@ def from_json(text: str, kind: type[GraphDescription]) -> GraphDescription:
     return read_json(text, "the description of a graph", "description", SCHEMA, read)
 
 
-def _contents(nodes: Any, edges: Any) -> dict[str, Any]:
-    return {"nodes": [_node(node) for node in nodes], "edges": [list(filter(_said, edge)) for edge in edges]}
+def _contents(nodes: Any, edges: Any, frames: dict[Frame, int]) -> dict[str, Any]:
+    return {
+        "nodes": [_node(node, frames) for node in nodes],
+        "edges": [list(filter(_said, edge)) for edge in edges],
+    }
 
 
 def _said(value: object) -> bool:
     return value != ""
 
 
-def _node(node: GraphNode) -> dict[str, Any]:
+def _node(node: GraphNode, frames: dict[Frame, int]) -> dict[str, Any]:
     said: dict[str, Any] = {
         name: value
         for name, value in node._asdict().items()
         if name != "demangled" and value != _DEFAULTS.get(name, ())
     }
     if node.bodies:
-        said["bodies"] = [_contents(*body) for body in node.bodies]
+        said["bodies"] = [_contents(*body, frames) for body in node.bodies]
+    if node.stack:
+        said["stack"] = [frames[frame] for frame in node.stack]
     return said
 
 
@@ -89,13 +99,14 @@ def _names(data: Any) -> dict[str, str]:
     return data
 
 
-def _contents_of(data: Any, names: dict[str, str]) -> GraphContents:
+def _contents_of(data: Any, names: dict[str, str], frames: list[Frame]) -> GraphContents:
     nodes = []
     for each in data["nodes"]:
-        node = record(GraphNode, each, bodies=(), demangled="")
-        bodies = each.get("bodies", ()) if isinstance(each, dict) else ()
-        inside = tuple(_contents_of(body, names) for body in bodies)
-        nodes.append(node._replace(bodies=inside, demangled=names.get(node.name, "")))
+        node = record(GraphNode, each, bodies=(), demangled="", stack=())
+        bodies, at = (each.get(name, ()) if isinstance(each, dict) else () for name in ("bodies", "stack"))
+        inside = tuple(_contents_of(body, names, frames) for body in bodies)
+        stack = tuple(frames[number] for number in value(tuple[int, ...], [*at]))
+        nodes.append(node._replace(bodies=inside, stack=stack, demangled=names.get(node.name, "")))
     edges = [record(GraphEdge, edge) for edge in data["edges"]]
     ids = range(len(nodes))
     if [node.id for node in nodes] != [*ids]:

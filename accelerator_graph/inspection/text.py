@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..backends.base import GraphEdge, GraphNode
-from .contents import all_nodes, place, runs, short_names
+from .contents import all_nodes, place, recorded_at, runs, short_names
 from .names import body_title, printable, short_name, title
 from .timings import UNCERTAIN, LabelTime, parents
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .profile import GraphProfile
 
 _USUAL_MODES = ("", "default", "thread_local")
+_Row = tuple[str, str, str, str, str]
+"""The number of a node, its kind, what it does, after which nodes, and where it was recorded."""
 _LONGEST = 80
 """How many characters of a name a table shows: those of libraries and compilers can have hundreds."""
 
@@ -37,7 +39,8 @@ def table(description: GraphDescription, most: int = 40) -> str:
     )
     rows = list(_rows(nodes, edges))
     more = max(len(rows) - most, 0)
-    lines = _aligned([("", "kind", "what", "after"), *rows[:most]]) if rows else []
+    heading = ("", "kind", "what", "after", "recorded at" if any(row[4] for row in rows) else "")
+    lines = _aligned([heading, *rows[:most]]) if rows else []
     headings = _headings(description)
     body = []
     for (number, *_), line in zip(rows[:most], lines[1:], strict=True):
@@ -70,8 +73,8 @@ def numbers(ids: Sequence[int], most: int = 6) -> str:
 
 
 def named(node: GraphNode) -> str:
-    """Return a node's number and title."""
-    return f"node {node.id} ({title(node)})"
+    """Return a node's number and title, and the line that recorded it if that is known."""
+    return f"node {node.id} ({', '.join(filter(None, (title(node), recorded_at(node))))})"
 
 
 def listed(nodes: Sequence[GraphNode], most: int = 6) -> str:
@@ -82,6 +85,7 @@ def listed(nodes: Sequence[GraphNode], most: int = 6) -> str:
     words = [f"{times} {name}" for name, times in titles[:most]] if len(titles) > 1 else [titles[0][0]]
     if others := sum(times for _, times in titles[most:]):
         words.append(f"{others} more")
+    words += filter(None, [recorded_at(nodes[0])] if len(set(map(recorded_at, nodes))) == 1 else [])
     return f"nodes {numbers([node.id for node in nodes])} ({', '.join(words)})"
 
 
@@ -142,9 +146,7 @@ def _headings(description: GraphDescription) -> dict[str, list[str]]:
     }
 
 
-def _rows(
-    nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], indent: str = ""
-) -> Iterator[tuple[str, str, str, str]]:
+def _rows(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], indent: str = "") -> Iterator[_Row]:
     after: dict[int, list[str]] = {}
     for edge in edges:
         mark = "*" if edge.kind else ""
@@ -152,10 +154,13 @@ def _rows(
     for node in nodes:
         before = after.get(node.id, [])
         shown = " ".join(before) if before != [str(node.id - 1)] else ""
-        yield f"{indent}{node.id}", node.kind, details(node), shown or ("" if before else "-")
+        yield (
+            *(f"{indent}{node.id}", node.kind, details(node)),
+            *(shown or ("" if before else "-"), recorded_at(node)),
+        )
         for number, body in enumerate(node.bodies):
             if node.kind == "conditional":
-                yield f"{indent}  {body_title(node, number)}:", "", "", ""
+                yield f"{indent}  {body_title(node, number)}:", "", "", "", ""
             yield from _rows(*body, indent + "  ")
 
 
@@ -166,14 +171,11 @@ def _product(sizes: tuple[int, ...]) -> str:
     return ",".join(map(str, (*rest, last)))
 
 
-def _aligned(rows: list[tuple[str, str, str, str]]) -> list[str]:
+def _aligned(rows: list[_Row]) -> list[str]:
     nodes = [row for row in rows if row[1]]  # the others are headings
-    widths = [max(len(row[column]) for row in nodes) for column in range(3)]
+    widths = [max(len(row[column]) for row in nodes) for column in range(5)]
     widths[0] = max(widths[0], 3)
-    return [
-        f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip()
-        for row in rows
-    ]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 # ---- profiles -------------------------------------------------------------------------------------

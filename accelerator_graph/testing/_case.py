@@ -325,6 +325,13 @@ class Case(ABC):
         """Begin a capture that the library does not know of; return its token."""
         return self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
 
+    def record_run(self, graph: ag.Graph, stream: ag.Stream) -> None:
+        """Record a run of a kept graph in a capture that the library does not know of."""
+        if self.backend.records_graphs:
+            self.backend.record_graph(stream.native, graph._kept("replay()").native)
+        else:
+            graph.replay(stream)
+
     def recorded(self, stream: ag.Stream, cell: Any, *, slow: bool = False) -> Any:
         """Return the backend's graph of one piece of work. The caller destroys it."""
         token = self.begin(stream)

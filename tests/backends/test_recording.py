@@ -14,7 +14,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph.backends import recording
 from accelerator_graph.backends.base import CaptureStatus
-from accelerator_graph.backends.recording import Captures, Run, Runs
+from accelerator_graph.backends.recording import Captures, Recorded, Run, Runs
 from lanes import require
 
 pytestmark = require("cpu")
@@ -96,7 +96,7 @@ def test_the_work_of_a_graph_is_a_part_of_another(captures: Captures, streams: l
     first, *_ = streams
     token = captures.begin(first)
     captures.record(first, "launch", "a")
-    captures.record_graph(first, [("x", ()), ("y", ()), ("z", (0,))])
+    captures.record_graph(first, [Recorded("x", (), 0), Recorded("y", (), 0), Recorded("z", (0,), 0)])
     captures.record(first, "launch", "b")
     captures.record_graph(first, [])
     assert [(work, after) for work, after, _ in graph(captures, token)] == [

@@ -494,3 +494,113 @@ def test_conditional_nodes():
         pred.fill_(want)
         g.replay()
     assert x.tolist() == [2.0] * 8
+
+
+# ---- graphs inside graphs ------------------------------------------------------------------------
+
+SHOWS = not hasattr(OWN[0], "register_replay_start_hook")
+"""Whether this torch shows that a graph draws no random numbers: before 2.14."""
+
+
+def test_a_replay_inside_a_capture_is_recorded():
+    x, y = torch.zeros(1000, device="cuda"), torch.zeros(1000, device="cuda")
+    inner, outer = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    warmed(lambda: torch.add(x, 1))
+    with torch.cuda.graph(inner):
+        x.add_(1)
+        x.mul_(2)
+    inner.replay()
+    x.zero_()
+    if not SHOWS:
+        with pytest.raises(ag.CaptureError, match="may draw random numbers"), torch.cuda.graph(outer):
+            inner.replay()
+        return
+    with torch.cuda.graph(outer):
+        y.copy_(x)
+        inner.replay()
+        inner.replay()
+        y.add_(x)
+    del inner
+    gc.collect()
+    assert float(y.sum()) == 0
+    expected = 0.0
+    for _ in range(3):
+        before = expected
+        outer.replay()
+        expected = ((expected + 1) * 2 + 1) * 2
+        torch.cuda.synchronize()
+        assert (x == expected).all()
+        assert (y == before + expected).all()
+
+
+def test_a_training_step_whose_inner_graph_is_a_child():
+    """The optimiser's step is a graph of its own, and a child of the graph of the whole step."""
+
+    def training(nested):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+        x, target = (torch.randn(32, 64, device="cuda", generator=generator()) for _ in range(2))
+
+        def forward_and_backward():
+            for each in net.parameters():
+                each.grad.zero_()
+            loss = torch.nn.functional.mse_loss(net(x), target)
+            loss.backward()
+            return loss
+
+        torch.nn.functional.mse_loss(net(x), target).backward()
+        warmed(lambda: (forward_and_backward(), None))
+        if not nested:
+            losses = []
+            for _ in range(20):
+                losses.append(forward_and_backward().detach().clone())
+                optimizer.step()
+            return torch.stack(losses)
+        step, whole = ag.Graph(keep_graph=True), ag.Graph()
+        start = [each.detach().clone() for each in net.parameters()]
+        with ag.Stream():
+            with step:
+                optimizer.step()
+            step.replay()
+            with whole:
+                loss = forward_and_backward()
+                whole.add(step)
+            torch.cuda.synchronize()
+            with torch.no_grad():
+                for each, value in zip(net.parameters(), start, strict=True):
+                    each.copy_(value)
+            losses = []
+            for _ in range(20):
+                whole.replay()
+                losses.append(loss.detach().clone())
+            torch.cuda.synchronize()
+            return torch.stack(losses)
+
+    if not SHOWS:
+        with pytest.raises(ag.CaptureError, match="may draw random numbers"):
+            training(nested=True)
+        return
+    found = training(nested=True)
+    assert torch.equal(found, training(nested=False))
+    assert found[-1] < found[0]
+
+
+def generator():
+    return torch.Generator("cuda").manual_seed(3)
+
+
+def test_an_external_event_of_torchs_is_recorded_in_our_capture():
+    x = torch.zeros(1000, device="cuda")
+    event = torch.cuda.Event(external=True)
+    other = torch.cuda.Stream()
+    with ag.Stream(), ag.Graph(keep_graph=True) as graph:
+        x.add_(1)
+        event.record()
+        x.mul_(2)
+    assert [node.kind for node in graph.describe().nodes].count("event_record") == 1
+    with torch.cuda.stream(other):
+        for _ in range(3):
+            graph.replay(other)
+            event.synchronize()
+        other.synchronize()
+    assert (x == 14).all()

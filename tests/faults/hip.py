@@ -231,7 +231,7 @@ DESTROYS = {
 ABANDON, OVER = Backend.capture_abandon.__code__, Backend.discard.__code__
 
 _PROFILE = Graph.profile.__code__
-_ASKED_IN_C = {replay.refuse_capturing.__code__, replay.Binding.launch.__code__}
+_ASKED_IN_C = {replay.Binding.launch.__code__}
 _ANSWER, _CALL = _hip_driver.Driver.answer.__code__, _hip_driver.Driver.call.__code__
 
 

@@ -8,32 +8,20 @@ be closed, and the runtime can be told to refuse the next ones.
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import (
-    Availability,
-    CaptureInfo,
-    CaptureStatus,
-    Enqueues,
-    GraphEdge,
-    GraphNode,
-    Misfit,
-    TimesGraphs,
-    UpdatesGraphs,
-)
-from accelerator_graph.errors import CaptureError, OutOfMemoryError, driver_error
+from accelerator_graph.backends.base import Availability, Enqueues, Misfit, TimesGraphs, UpdatesGraphs
+from accelerator_graph.backends.recording import Capture, Captures, Graph, HasCaptures, Recorded
+from accelerator_graph.errors import OutOfMemoryError, driver_error
 from accelerator_graph.testing.works.host import Cell, HostWork, slow_step, step
-
-PATIENCE = 20
-"""Seconds after which a thread of the runtime gives up what hangs: the threads of bugs end, too."""
-
+from kit import explicit_runtime
+from kit.explicit_runtime import PATIENCE, Latch
 
 # ---- the runtime -------------------------------------------------------------------------------
 
@@ -77,84 +65,49 @@ class Thing:
         accounts.open.discard(self)
 
 
-class Fence(Thing):
+class Fence(Latch, Thing):
     """A mark in a queue, or one that a list sets when it runs."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.reached = threading.Event()
-        self.time = 0.0
-
-    def reach(self) -> None:
-        self.time = time.perf_counter()
-        self.reached.set()
-
-    def wait(self) -> None:
-        self.reached.wait(PATIENCE)
+        Thing.__init__(self)
+        Latch.__init__(self)
 
 
-class Queue(Thing):
+class Queue(explicit_runtime.Queue, Thing):
     """Runs what is put on it in order. Keeps the first failure until it is taken."""
 
     def __init__(self, device: int = 0) -> None:
-        super().__init__()
+        Thing.__init__(self)
         self.device = device
         self.failure: Exception | None = None
-        self.waiting: deque[Callable[[], object]] = deque()
-        self.changed = threading.Condition()
-        self.busy = self.closed = False
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def put(self, work: Callable[[], object]) -> None:
-        with self.changed:
-            try:
-                self.waiting.append(work)
-            finally:  # even if a signal comes in between
-                self.changed.notify_all()
+        explicit_runtime.Queue.__init__(self)
 
     def serve(self) -> None:
         here.device = self.device
-        while True:
-            with self.changed:
-                self.busy = False
-                self.changed.notify_all()
-                self.changed.wait_for(lambda: self.waiting or self.closed)
-                if not self.waiting:
-                    return
-                self.busy = True
-                work = self.waiting.popleft()
-            try:
-                work()
-            except Exception as error:
-                self.failure = self.failure or error
-            del work
+        super().serve()
+
+    def failed(self, error: Exception) -> None:
+        self.failure = self.failure or error
 
     def idle(self) -> bool:
         with self.changed:
             return not self.waiting and not self.busy
-
-    def finish(self) -> None:
-        with self.changed:
-            self.changed.notify_all()  # for a `put` in which a signal handler waits
-            assert self.changed.wait_for(lambda: not self.waiting and not self.busy, PATIENCE)
 
     def take_failure(self) -> Exception | None:
         failure, self.failure = self.failure, None
         return failure
 
     def close(self) -> None:
+        Thing.close(self)
         super().close()
-        with self.changed:
-            self.closed = True
-            self.changed.notify_all()
 
 
 class CommandList(Thing):
-    """The commands of one lane."""
+    """The commands of one lane, with their numbers in the graph."""
 
-    def __init__(self, device: int, commands: Sequence[Command]) -> None:
+    def __init__(self, commands: Sequence[tuple[int, Recorded]]) -> None:
         super().__init__()
-        self.device = device
+        self.device: int = commands[0][1].work.device
         self.commands = tuple(commands)
 
 
@@ -171,84 +124,46 @@ def write(target: memoryview, source: memoryview | bytes, *memory: Any) -> None:
     target[:] = source
 
 
-# ---- the backend: recordings -------------------------------------------------------------------
+# ---- the backend: what is recorded -------------------------------------------------------------
 
 
-class Command:
-    """What was recorded: on which lane, and after which commands, by their numbers."""
+class Command(NamedTuple):
+    """A piece of work."""
 
-    def __init__(
-        self, number: int, kind: str, name: str, run: Callable[[], object], after: frozenset[int], lane: Any
-    ) -> None:
-        self.number = number
-        self.kind = kind
-        self.name = name
-        self.run = run
-        self.after = after
-        self.lane = lane
-
-
-class Recording:
-    """A capture in progress. `ends` has the last commands of every stream that takes part."""
-
-    def __init__(self, first: Stream) -> None:
-        self.commands: list[Command] = []
-        self.first = first
-        self.ends: dict[Stream, frozenset[int]] = {first: frozenset()}
-        self.over = False
-
-    def add(self, stream: Stream, kind: str, name: str, run: Callable[[], object]) -> None:
-        number = len(self.commands)
-        self.commands.append(Command(number, kind, name, run, self.ends[stream], stream))
-        self.ends[stream] = frozenset({number})
-
-    def is_joined(self) -> bool:
-        joined, waiting = set[int](), list(self.ends[self.first])
-        while waiting:
-            number = waiting.pop()
-            if number not in joined:
-                joined.add(number)
-                waiting.extend(self.commands[number].after)
-        return len(joined) == len(self.commands)
-
-    def close(self) -> None:
-        self.over = True
-        for stream in tuple(self.ends):
-            if stream.recording is self:
-                stream.recording = None
+    kind: str
+    name: str
+    run: Callable[[], object]
+    device: int
 
 
 class Stream:
-    """A queue, and the recording that it takes part in."""
+    """A queue, and the capture that it takes part in."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self.recording: Recording | None = None
+        self.capture: Capture | None = None
 
 
 class Event:
-    """A fence, or a place in a recording."""
+    """A fence, or a point in a capture."""
 
-    def __init__(self, fence: Fence | None, recording: Recording | None, after: frozenset[int]) -> None:
+    def __init__(
+        self, fence: Fence | None, capture: Capture | None = None, nodes: frozenset[int] = frozenset()
+    ) -> None:
         self.fence = fence
-        self.recording = recording
-        self.after = after
+        self.capture = capture
+        self.nodes = nodes
 
 
 # ---- the backend: graphs -----------------------------------------------------------------------
 
 
-class Graph:
-    """The commands of a recording that has ended."""
-
-    def __init__(self, commands: Sequence[Command]) -> None:
-        self.commands = tuple(commands)
-
-    def lanes(self) -> list[list[Command]]:
-        lanes: dict[Any, list[Command]] = {}
-        for command in self.commands:
-            lanes.setdefault(command.lane, []).append(command)
-        return list(lanes.values())
+def lanes(graph: Graph) -> list[list[tuple[int, Recorded]]]:
+    """Return the commands of each stream that took part, with their numbers."""
+    lanes: dict[int, list[tuple[int, Recorded]]] = {}
+    for number, command in enumerate(graph.nodes):
+        lanes.setdefault(command.branch, []).append((number, command))
+    return list(lanes.values())
 
 
 class Lists:
@@ -259,8 +174,8 @@ class Lists:
         self.lock = threading.RLock()
         self.lists: list[CommandList] = []
         try:
-            for lane in graph.lanes():
-                self.lists.append(CommandList(lane[0].lane.queue.device, lane))
+            for lane in lanes(graph):
+                self.lists.append(CommandList(lane))
         except BaseException:
             self.leave()
             raise
@@ -294,7 +209,7 @@ class Run:
         self.begun = True
         executable = self.executable
         executable.wait_for_turn(self)
-        done = {command.number: threading.Event() for each in self.lists.lists for command in each.commands}
+        done = {number: threading.Event() for each in self.lists.lists for number, _ in each.commands}
         try:
             first, *others = [partial(self.run_lane, each, done) for each in self.lists.lists] or [None]
             ends = []
@@ -317,16 +232,16 @@ class Run:
             end.set()
 
     def run_lane(self, commands: CommandList, done: dict[int, threading.Event]) -> None:
-        for command in commands.commands:
-            for number in command.after:
-                done[number].wait(PATIENCE)
+        for number, command in commands.commands:
+            for earlier in command.after:
+                done[earlier].wait(PATIENCE)
             try:
                 if self.failure is None:
-                    command.run()
+                    command.work.run()
             except Exception as error:
                 self.failure = self.failure or error
             finally:
-                done[command.number].set()
+                done[number].set()
 
 
 class Executable:
@@ -406,7 +321,7 @@ class Executable:
 # ---- the backend: the class --------------------------------------------------------------------
 
 
-class CommandLists(Enqueues, TimesGraphs, UpdatesGraphs):
+class CommandLists(HasCaptures, Enqueues, TimesGraphs, UpdatesGraphs):
     """No bug."""
 
     api_version = 1
@@ -419,6 +334,7 @@ class CommandLists(Enqueues, TimesGraphs, UpdatesGraphs):
 
     def open(self) -> None:
         self.streams: WeakValueDictionary[int, Stream] = WeakValueDictionary()
+        self.captures = Captures(self.name)
 
     def device_count(self) -> int:
         return 2
@@ -449,12 +365,12 @@ class CommandLists(Enqueues, TimesGraphs, UpdatesGraphs):
         return self.stream_of(obj) if isinstance(obj, Queue) else None
 
     def synchronize(self, stream: Stream) -> None:
-        self.refuse_recording(stream)
+        self.captures.check_waiting(stream, "synchronize")
         stream.queue.finish()
         self.report(stream)
 
     def query(self, stream: Stream) -> bool:
-        self.refuse_recording(stream)
+        self.captures.check_waiting(stream, "query")
         if not stream.queue.idle():
             return False
         self.report(stream)
@@ -467,49 +383,33 @@ class CommandLists(Enqueues, TimesGraphs, UpdatesGraphs):
                 backend=self.name, call="launch", code=None, code_name="FAILED", detail=repr(failure)
             ) from failure
 
-    def refuse_recording(self, stream: Stream) -> None:
-        if stream.recording is not None:
-            raise CaptureError("a recording stream can't be waited for.", reason="illegal_call")
-
     # ---- events --------------------------------------------------------------------------------
 
     def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
-        recording = stream.recording
-        if recording is not None:
-            return Event(None, recording, recording.ends[stream])
+        point = self.captures.mark(stream)
+        if point is not None:
+            return Event(None, *point)
         fence = self.called("record_event", Fence)
-        stream.queue.put(fence.reach)
-        return Event(fence, None, frozenset())
+        stream.queue.put(fence.set)
+        return Event(fence)
 
     def wait_event(self, stream: Stream, event: Event) -> None:
-        own, other = stream.recording, event.recording
-        if event.fence is not None and own is None:
-            stream.queue.put(event.fence.wait)
-        elif other is None or other.over or own not in (None, other):
-            raise driver_error(
-                backend=self.name,
-                call="wait_event",
-                code=None,
-                code_name="FOREIGN_EVENT",
-                reason="foreign_capture",
-            )
-        else:
-            other.ends[stream] = other.ends.get(stream, frozenset()) | event.after
-            stream.recording = other
+        if not self.captures.link(stream, event):
+            stream.queue.put(self.fence(event).wait)
 
     def destroy_event(self, event: Event) -> None:
         if event.fence is not None:
             event.fence.close()
 
     def query_event(self, event: Event) -> bool:
-        return self.fence(event).reached.is_set()
+        return self.fence(event).event.is_set()
 
     def synchronize_event(self, event: Event) -> None:
         self.fence(event).wait()
 
     def elapsed_time(self, start: Event, end: Event) -> float | None:
         first, last = self.fence(start), self.fence(end)
-        return (last.time - first.time) * 1000 if first.reached.is_set() and last.reached.is_set() else None
+        return (last.time - first.time) * 1000 if first.event.is_set() and last.event.is_set() else None
 
     def fence(self, event: Event) -> Fence:
         assert event.fence is not None
@@ -542,46 +442,9 @@ class CommandLists(Enqueues, TimesGraphs, UpdatesGraphs):
         return view[:nbytes]
 
     def enqueue(self, stream: Stream, kind: str, name: str, work: Callable[..., object], *args: Any) -> None:
-        run = partial(work, *args)
-        if stream.recording is None:
-            stream.queue.put(run)
-        else:
-            stream.recording.add(stream, kind, name, run)
-
-    # ---- captures ------------------------------------------------------------------------------
-
-    def capture_status(self, stream: Stream) -> CaptureStatus:
-        return CaptureStatus.NONE if stream.recording is None else CaptureStatus.ACTIVE
-
-    def capture_info(self, stream: Stream) -> CaptureInfo | None:
-        recording = stream.recording
-        return None if recording is None else CaptureInfo(id(recording), len(recording.commands))
-
-    def capture_begin(self, stream: Stream, mode: str) -> Recording:
-        recording = Recording(stream)
-        try:
-            stream.recording = recording
-            return recording
-        except BaseException:
-            recording.close()
-            raise
-
-    def capture_end(self, token: Recording) -> Graph:
-        if token.over:
-            raise CaptureError("the capture has ended.")
-        token.close()
-        if not token.is_joined():
-            raise driver_error(
-                backend=self.name,
-                call="capture_end",
-                code=None,
-                code_name="UNJOINED",
-                reason="unjoined",
-            )
-        return Graph(token.commands)
-
-    def capture_abandon(self, token: Recording) -> None:
-        token.close()
+        command = Command(kind, name, partial(work, *args), stream.queue.device)
+        if not self.captures.record(stream, "launch", command):
+            stream.queue.put(command.run)
 
     # ---- graphs --------------------------------------------------------------------------------
 
@@ -589,23 +452,14 @@ class CommandLists(Enqueues, TimesGraphs, UpdatesGraphs):
         return self.called("instantiate", Executable, graph)
 
     def replay(self, executable: Executable, stream: Stream) -> None:
-        if stream.recording is not None:
-            raise CaptureError("a replay can't be recorded.", reason="illegal_call")
+        self.captures.check_waiting(stream, "replay")  # which can't be recorded
         executable.replay(stream)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
         return self.called("update", executable.update, graph)
 
-    def destroy_graph(self, graph: Graph) -> None:
-        graph.commands = ()
-
     def destroy_executable(self, executable: Executable) -> None:
         executable.destroy()
-
-    def nodes(self, graph: Graph) -> tuple[list[GraphNode], list[GraphEdge]]:
-        nodes = [GraphNode(each.number, each.kind, each.name) for each in graph.commands]
-        edges = [GraphEdge(before, each.number) for each in graph.commands for before in each.after]
-        return nodes, edges
 
     def instantiate_timed(
         self, graph: Graph, before: Sequence[int], after: Sequence[int]
@@ -613,7 +467,7 @@ class CommandLists(Enqueues, TimesGraphs, UpdatesGraphs):
         events: list[Event] = []
         try:
             for _ in (*before, *after):
-                events.append(Event(self.called("instantiate_timed", Fence), None, frozenset()))
+                events.append(Event(self.called("instantiate_timed", Fence)))
             fences = [self.fence(event) for event in events]
             starts, ends = fences[: len(before)], fences[len(before) :]
             return self.instantiate(self.with_marks(graph, before, after, starts, ends)), events
@@ -630,15 +484,13 @@ class CommandLists(Enqueues, TimesGraphs, UpdatesGraphs):
         starts: Sequence[Fence],
         ends: Sequence[Fence],
     ) -> Graph:
-        commands = []
-        for each in graph.commands:
-            first = [
-                fence.reach for number, fence in zip(before, starts, strict=True) if number == each.number
-            ]
-            last = [fence.reach for number, fence in zip(after, ends, strict=True) if number == each.number]
-            run = partial(call_all, (*first, each.run, *last))
-            commands.append(Command(each.number, each.kind, each.name, run, each.after, each.lane))
-        return Graph(commands)
+        nodes = []
+        for number, node in enumerate(graph.nodes):
+            first = [fence.set for at, fence in zip(before, starts, strict=True) if at == number]
+            last = [fence.set for at, fence in zip(after, ends, strict=True) if at == number]
+            run = partial(call_all, (*first, node.work.run, *last))
+            nodes.append(node._replace(work=node.work._replace(run=run)))
+        return Graph(nodes, graph.origin)
 
 
 def call_all(functions: Sequence[Callable[[], object]]) -> None:

@@ -9,7 +9,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -70,9 +69,14 @@ class Queue:
                     return
                 self.busy = True
                 work = self.waiting.popleft()
-            with suppress(Exception):  # what is wrong with work, its caller should have been told
+            try:
                 work()
+            except Exception as error:
+                self.failed(error)
             del work
+
+    def failed(self, error: Exception) -> None:
+        """What is wrong with work, its caller should have been told."""
 
     def finish(self) -> None:
         with self.changed:

@@ -65,10 +65,11 @@ def test_the_tests_pass_and_those_of_the_backend_leave_nothing(software_driver, 
         assert left(found) == {}
 
 
-def test_a_newer_driver_tells_what_is_inside_conditional_nodes(software_driver, on_simulator):
-    name = "backends/cuda/test_conditional_nodes.py"
+def test_a_newer_driver_tells_more(software_driver, on_simulator):
+    """What is inside conditional nodes, and the ids that profilers know."""
+    least = {"backends/cuda/test_conditional_nodes.py": 4, "backends/both/test_stacks.py": 3}
     found = on_simulator(
-        PYTHON, environment(software_driver, SOFTWARE_CUDA_VERSION="13020"), name, least={name: 4}
+        PYTHON, environment(software_driver, SOFTWARE_CUDA_VERSION="13020"), *least, least=least
     )
     assert left(found) == {}
     assert found.accounts["stale_handles"] == 0

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .contents import BackendReport as BackendReport
     from .contents import Change as Change
     from .contents import DeviceMemory as DeviceMemory
+    from .contents import Frame as Frame
     from .contents import GraphContents as GraphContents
     from .contents import GraphEdge as GraphEdge
     from .contents import GraphNode as GraphNode
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from .contents import word as word
 
 HOMES = {
-    f"{__name__}.contents": "Argument BackendReport Change DeviceMemory GraphContents GraphEdge GraphNode "
-    "Misfit NodeParameters NodeSetter addresses_in word",
-    "accelerator_graph.backends.mixins": "ChangesGraphs Enqueues Events HasHandles Lends MarksProgress "
-    "ProfilesGraphs ReadsGraphs RecordsReplays TimesEvents TimesGraphs UpdatesGraphs",
+    f"{__name__}.contents": "Argument BackendReport Change DeviceMemory Frame GraphContents GraphEdge "
+    "GraphNode Misfit NodeParameters NodeSetter addresses_in word",
+    "accelerator_graph.backends.mixins": "ChangesGraphs Enqueues Events ExternalEvents HasHandles Lends "
+    "MarksProgress ProfilesGraphs ReadsGraphs RecordsReplays TimesEvents TimesGraphs UpdatesGraphs",
 }
 
 
@@ -38,6 +39,7 @@ class Capability(StrEnum):
     """What a runtime may be able to do. The table in `base` has the classes with the methods."""
 
     EVENTS = "events"
+    EXTERNAL_EVENTS = "external_events"
     TIMING = "timing"
     ENQUEUE = "enqueue"
     PROGRESS = "progress"

@@ -10,6 +10,24 @@ from typing import NamedTuple, TypeAlias
 from . import SetFunction
 
 
+class Frame(NamedTuple):
+    """A call that was under way when a node was recorded."""
+
+    file: str
+    line: int
+    function: str
+    own: bool = True
+    """The line is in code that the user has written, rather than installed."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+    @staticmethod
+    def own_of(stack: tuple[Frame, ...]) -> Frame | None:
+        """Return the innermost frame in the user's own code, or in a library if there is none."""
+        return next((each for each in stack if each.own), stack[0] if stack else None)
+
+
 class GraphNode(NamedTuple):
     """One node of a graph. What its kind does not have, or the vendor does not report, is None."""
 
@@ -53,6 +71,12 @@ class GraphNode(NamedTuple):
     file: str = ""
     line: int | None = None
     """Of a function of Python: where it is defined."""
+    stack: tuple[Frame, ...] = ()
+    """The calls that recorded it, the innermost first, if the graph observes `stacks`. A description fills
+    this in, and the following."""
+    profiler_id: int | None = None
+    """The number by which the vendor's profiler names the node, in the executable if there is one; None if
+    there is none, or the vendor does not report."""
 
 
 class GraphEdge(NamedTuple):

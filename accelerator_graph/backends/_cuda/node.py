@@ -64,6 +64,22 @@ def parameters(driver: Driver, graph: Any) -> list[NodeParameters]:
     return Reader(driver).parameters(graph)
 
 
+def profiler_ids(driver: Driver, graph: Any, executable: Any | None) -> list[int]:
+    """Return the ids by which CUPTI knows the nodes; nothing from a driver or a binding before CUDA 13.1.
+
+    The upper half of an id is that of the graph, and the lower half the node's own in it. An executable's
+    nodes keep theirs, so of these the upper half is the executable's. Nodes inside others get new ones.
+    """
+    try:
+        ids = [int(driver.call("cuGraphNodeGetToolsId", node)) for node in node_handles(driver, graph)]
+        if executable is None:
+            return ids
+        upper = int(driver.call("cuGraphExecGetId", executable)) << 32
+    except (AttributeError, UnsupportedError):
+        return []
+    return [upper | each & 0xFFFFFFFF for each in ids]
+
+
 def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int) -> NodeSetter | None:
     """Return what changes one kernel, copy or fill, or all of a child graph; None for other nodes.
 

@@ -1,13 +1,20 @@
-"""The end of a capture that could not be ended: the stream is made usable again."""
+"""Captures that could not be ended, whose streams are made usable again; and child graphs."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from ctypes import byref, c_void_p
 from typing import Any
 
-from ...errors import AcceleratorGraphError
+from ...errors import AcceleratorGraphError, UnsupportedError
+from ..base import Capability
 from ..driver import ACTIVE, Capture
 from .driver import Driver
+from .node import kind_of
+from .nodes import node_handles
+
+_FOLLOW = 1  # hipStreamSetCaptureDependencies
+_ALLOCATING = frozenset(("mem_alloc", "mem_free"))
 
 
 def reset(driver: Driver, capture: Capture) -> None:
@@ -48,3 +55,25 @@ def _end_and_destroy(driver: Driver, capture: Capture) -> None:
     code, graph = answers[0]
     if not code:
         driver.call("hipGraphDestroy", int(graph))
+
+
+def record_graph(driver: Driver, stream: Any, child: int) -> None:
+    """Record a run of a graph on a capturing stream: its next node is a copy of the graph.
+
+    The runtime takes allocations inside another graph, of which CUDA's driver has none. Their memory would be
+    that of two executables, so they are refused here as well.
+    """
+    kinds = {kind_of(driver, node) for node in node_handles(driver, child)}
+    if not _ALLOCATING.isdisjoint(kinds):
+        raise UnsupportedError(
+            "backend 'hip': a graph that allocates or frees memory can't be inside another one; capture its "
+            "work there.",
+            capability=str(Capability.CHILD_GRAPHS),
+        )
+    _, _, graph, before, count = driver.call("hipStreamGetCaptureInfo_v2", stream)
+    node = c_void_p(driver.call("hipGraphAddChildGraphNode", graph, before if count else None, count, child))
+    try:
+        driver.call("hipStreamUpdateCaptureDependencies", stream, byref(node), 1, _FOLLOW)
+    except BaseException:
+        driver.answer("hipGraphDestroyNode", node)
+        raise

@@ -13,7 +13,7 @@ from .places import PURE, is_passive, is_unwatched
 from .streams import WAITS
 
 if TYPE_CHECKING:
-    from .observation import CaptureTrace
+    from .observation import Watched
 
 Callback = Callable[..., Any]
 
@@ -25,12 +25,12 @@ _EVENTS = ("PY_START", "LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE", "CAL
 
 _PURE = frozenset(map(id, PURE))
 
-_active: dict[CaptureTrace, tuple[Callback, ...]] = {}
+_active: dict[Watched, tuple[Callback, ...]] = {}
 _lock = threading.RLock()
 _tool: int | None = None
 
 
-def begin(trace: CaptureTrace) -> None:
+def begin(trace: Watched) -> None:
     """Watch for one more capture."""
     global _tool
     with _lock:
@@ -44,7 +44,7 @@ def begin(trace: CaptureTrace) -> None:
             _monitoring.restart_events()  # of functions of which other captures did not want any more
 
 
-def end(trace: CaptureTrace) -> None:
+def end(trace: Watched) -> None:
     """Watch for a capture no more."""
     global _tool
     with _lock:
@@ -82,7 +82,7 @@ def _all(callbacks: list[Callback]) -> Callback:
     return call_all
 
 
-def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
+def _callbacks(trace: Watched) -> tuple[Callback, ...]:
     """Return what is called at each kind of event: in C, if there is the extension."""
     disable, pieces = _monitoring.DISABLE, trace.pieces
 

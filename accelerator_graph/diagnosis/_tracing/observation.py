@@ -44,10 +44,42 @@ if sys.version_info >= (3, 12):
 else:
     from . import trace_functions as events
 
+__all__ = ("CaptureTrace", "Watched", "events")
+
 _kinds: dict[str, int] = {}
 
 
-class CaptureTrace:
+class Watched:
+    """What the interpreter's events are reported to while a capture goes on that began on this thread."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.watch: Watch | None = None
+        """What answers the events in C, while that is possible."""
+        self.pieces: Pieces | None = None
+
+    def answer_in_c(self, *functions: Callable[..., Any], disable: object = None) -> Watch | None:
+        """Have C answer the events while the capture goes on; return what does, or None if nothing can.
+
+        The functions handle the others: a line, a return, a return from C and an exception in Python. Before
+        Python 3.12, one function handles all. `disable` is the answer where no event is needed again.
+        """
+        return None
+
+    def at_line(self, frame: FrameType, line: int) -> None:
+        """Note that a line is about to run."""
+
+    def at_return(self, frame: FrameType) -> None:
+        """Note that a function in Python is about to return."""
+
+    def after_call(self, frame: FrameType, offset: int, function: Any, first: object) -> None:
+        """Note that a frame has called a function in C."""
+
+    def at_exception(self, frame: FrameType, error: BaseException) -> None:
+        """Note that an exception was raised."""
+
+
+class CaptureTrace(Watched):
     """Watches a capture of this thread.
 
     Nothing but the status of the captured stream is asked, which disturbs no capture and is legal on every
@@ -55,14 +87,12 @@ class CaptureTrace:
     """
 
     def __init__(self, capture: Capture, *, all: bool = False) -> None:
-        self.thread = threading.get_ident()
+        super().__init__()
         self.last: dict[int, Moment] = {}
         """By thread: the last moment at which the capture was still in progress."""
         self.streams = Streams(capture.backend, capture.native)
         self.escapes = Escapes(capture.backend, capture.native)
         self.stopped = self._ended = False
-        self.watch: Watch | None = None
-        """The object that answers the events in C, while that is possible."""
         self.backend = capture.backend
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
@@ -93,11 +123,7 @@ class CaptureTrace:
             self.pieces.begin()
 
     def answer_in_c(self, *functions: Callable[..., Any], disable: object = None) -> Watch | None:
-        """Have C answer the events while the capture goes on; return what does. None without the extension.
-
-        The functions handle the others: a line, a return, a return from C and an exception in Python. Before
-        Python 3.12, one function handles all. `disable` is the answer where no event is needed again.
-        """
+        """Have C answer the events, if there is the extension."""
         if fast is None or self.pieces is not None:
             return None
         calls = self.backend.native_calls(self.native)

@@ -79,6 +79,10 @@ class Streams:
                 return self._backend.capture_status(native) is not CaptureStatus.NONE
         return None
 
+    def forked(self) -> bool:
+        """Return True if the captured stream has not waited for all that have joined."""
+        return not self._joined.issuperset(self._forks)
+
     def unjoined(self) -> list[list[Place]]:
         """Return the stacks at the forks that may not have been joined."""
         unjoined = [stack for key, stack in self._forks.items() if key not in self._joined]
@@ -105,6 +109,7 @@ class Streams:
         with suppress(Exception):
             key = self._own if native is None else self._key(native)
             if key in (self._own, *self._forks):
+                self._joined.discard(key)
                 return
             if self._backend.capture_status(native) is CaptureStatus.ACTIVE:
                 self._forks[key] = stack_of(frame)

@@ -386,17 +386,28 @@ def raised_by(error: BaseException) -> Suspect:
 
 def between(frame: FrameType, last: Moment | None) -> Suspect:
     """Return what ran on a thread after the last moment at which all was well: the line of that moment."""
+    stack = stack_between(frame, last)
+    within = None if last is None else _frame_of(frame, last[0])
+    if within is None:
+        return Suspect(stack)
+    called = for_line(stack[0].source(), raised=False)
+    first = None if called is None else places.first_argument(stack[0].source(), called[0], within)
+    return Suspect(stack, first=first or itself(frame))
+
+
+def stack_between(frame: FrameType, last: Moment | None) -> list[Place]:
+    """Return where the line of a thread's last moment is, and its callers, the innermost first."""
     if last is None:
-        return Suspect(stack_of(frame))
+        return stack_of(frame)
     code, at, is_line = last
-    line = at if is_line else places.line_of(code, at)
-    place = Place(code.co_filename, line, code.co_qualname)
-    for each in callers(frame):
-        if each.f_code is code:
-            called = for_line(place.source(), raised=False)
-            first = None if called is None else places.first_argument(place.source(), called[0], each)
-            return Suspect([place, *stack_of(each.f_back)], first=first or itself(frame))
-    return Suspect([place, *stack_of(frame)])
+    place = Place(code.co_filename, at if is_line else places.line_of(code, at), code.co_qualname)
+    within = _frame_of(frame, code)
+    return [place, *stack_of(frame if within is None else within.f_back)]
+
+
+def _frame_of(frame: FrameType, code: CodeType) -> FrameType | None:
+    """Return the innermost frame of that code among a frame and its callers."""
+    return next((each for each in callers(frame) if each.f_code is code), None)
 
 
 Positions = dict[int, tuple[str, int, int]]

@@ -18,13 +18,13 @@ from .places import callers, is_passive, is_unwatched
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
-    from .observation import CaptureTrace
+    from .observation import Watched
 
-_active: list[CaptureTrace] = []
+_active: list[Watched] = []
 _lock = threading.RLock()
 
 
-def begin(trace: CaptureTrace) -> None:
+def begin(trace: Watched) -> None:
     """Watch for one more capture, which has begun on this thread."""
     trace.answer_in_c(_event)
     with _lock:
@@ -65,7 +65,7 @@ def _count() -> None:
             each.watch.alone = len(_active) == 1
 
 
-def end(trace: CaptureTrace) -> None:
+def end(trace: Watched) -> None:
     """Watch for a capture no more."""
     with _lock:
         if trace in _active:

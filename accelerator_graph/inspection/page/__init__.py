@@ -22,8 +22,9 @@ _SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "overview.j
 def to_html(description: GraphDescription, profile: GraphProfile | None = None) -> str:
     """Return a page on which a graph can be panned, zoomed, searched and folded, with times if known."""
     title = f"Graph of {description.backend}, device {description.device}{captured(description)}"
-    graph = _graph(description)
-    data = {"graphs": [graph], "names": _names([description])}
+    frames: dict[str, int] = {}
+    graph = _graph(description, frames)
+    data = {"graphs": [graph], "names": _names([description]), "frames": list(frames)}
     if profile is not None:
         _add_times(graph, description, profile)
         data.update(about=f"{replay_time(profile)}.", notes=[*map(printable, profile.notes)])
@@ -33,20 +34,25 @@ def to_html(description: GraphDescription, profile: GraphProfile | None = None) 
 def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, str]) -> str:
     """Return a page with two graphs side by side, and what is new, gone and changed in the second one."""
     comparison = compare(a, b)
+    frames: dict[str, int] = {}
     data = {
         "graphs": [
-            {**_graph(each), "title": printable(title)} for each, title in zip((a, b), titles, strict=True)
+            {**_graph(each, frames), "title": printable(title)}
+            for each, title in zip((a, b), titles, strict=True)
         ],
         "names": _names([a, b]),
+        "frames": list(frames),
         **_compared(a, b, comparison),
         "sentences": comparison.sentences,
     }
     return _page(f"What differs: {titles[0]} and {titles[1]}", data)
 
 
-def _graph(description: GraphDescription) -> dict[str, Any]:
+def _graph(description: GraphDescription, frames: dict[str, int]) -> dict[str, Any]:
+    """Return a graph for the page. The frames of stacks go to a table that all graphs of the page share."""
     data: dict[str, Any] = json.loads(description.to_json())
-    _add_to_contents(data, description.nodes, description.edges)
+    data.pop("frames", None)
+    _add_to_contents(data, description.nodes, description.edges, frames)
     data["labels"] = [_printable(label._asdict(), "name", "file") for label in description.labels]
     return data
 
@@ -66,13 +72,16 @@ def _printable(data: dict[str, Any], *names: str) -> dict[str, Any]:
     return data | {name: printable(data[name]) for name in names if name in data}
 
 
-def _add_to_contents(data: dict[str, Any], nodes: Any, edges: Any) -> None:
+def _add_to_contents(data: dict[str, Any], nodes: Any, edges: Any, frames: dict[str, int]) -> None:
     data["lanes"] = lanes(len(nodes), edges)
     data["nodes"] = [_printable(node, "kind", "call", "file") for node in data["nodes"]]
     for each, node in zip(data["nodes"], nodes, strict=True):
+        if node.stack:
+            shown = (printable(str(frame)) for frame in node.stack)
+            each["stack"] = [frames.setdefault(frame, len(frames)) for frame in shown]
         for number, (body, contents) in enumerate(zip(each.get("bodies", ()), node.bodies, strict=True)):
             body["case"] = case(node, number)
-            _add_to_contents(body, *contents)
+            _add_to_contents(body, contents[0], contents[1], frames)
 
 
 def _names(descriptions: Iterable[GraphDescription]) -> dict[str, tuple[str, str]]:

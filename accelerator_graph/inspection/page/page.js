@@ -2,6 +2,7 @@
 
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
+  Words.frames.push(...data.frames);
   const root = Rows.tree(data);
   const comparing = Boolean(data.rows);
   const at = (id) => document.getElementById(id);

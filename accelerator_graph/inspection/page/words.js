@@ -3,6 +3,7 @@
 // What the page says about a node.
 const Words = (() => {
   const UNITS = ["B", "KiB", "MiB", "GiB"];
+  const frames = []; // those of stacks, by the numbers that nodes have
   const SIGNS = { new: "+ ", gone: "− ", changed: "≠ " };
 
   function size(bytes) {
@@ -50,6 +51,7 @@ const Words = (() => {
       ["kind", node.kind],
       [node.kind === "conditional" ? "condition" : "function", node.name ? (names[node.name] || [0, node.name])[1] : ""],
       ["called with", node.call || ""],
+      ["recorded at", (node.stack || []).map((number) => frames[number]).join(", called at ")],
       ["defined at", node.file ? `${node.file}:${node.line}` : ""],
       ["grid", is(node.grid, product)],
       ["block", is(node.block, product)],
@@ -72,5 +74,5 @@ const Words = (() => {
     ].join("\n").toLowerCase();
   }
 
-  return { size, time, timeOf, address, place, title, text, facts, haystack };
+  return { frames, size, time, timeOf, address, place, title, text, facts, haystack };
 })();

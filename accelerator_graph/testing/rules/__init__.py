@@ -7,7 +7,7 @@ from .._failure import showing_values
 with showing_values(__name__, f"{__name__.rpartition('.')[0]}._case"):
     from .backend import BackendRules, ProcessRules
     from .capture import BeginRules, CaptureRules
-    from .events import EventRules, ForkRules, WaitingRules
+    from .events import EventRules, ExternalEventRules, ForkRules, WaitingRules
     from .failures import FailureRules
     from .inspection import DumpRules, LabelRules, NodeRules
     from .isolation import ForeignRules, IsolationRules
@@ -30,6 +30,7 @@ class AllRules(
     StreamRules,
     DeviceRules,
     EventRules,
+    ExternalEventRules,
     TimingRules,
     GraphEventRules,
     WaitingRules,

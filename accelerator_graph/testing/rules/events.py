@@ -269,68 +269,47 @@ class ForkRules(Case):
 
     def test_forks_may_wait_for_each_other(self) -> None:
         """Two forks that wait for each other, and again for the captured stream, keep their order."""
-        first, second, third, cell = *self._some(3), self.cell()
-        with self.graph(first) as graph:
-            self.enqueue_slow(first, cell, 1, 5)
-            second.wait(first)
-            third.wait(first)
-            self.enqueue_slow(third, cell, 3, 0)
-            second.wait(third)
-            self.enqueue_slow(second, cell, 1, 2)
-            second.wait(first)
-            third.wait(second)
-            self.enqueue_slow(third, cell, 2, 0)
-            for stream in (second, third):
-                first.wait(stream)
-            self.enqueue(first, cell, 1, 1)
-        self.replays(graph, cell, lambda value: ((value + 5) * 3 + 2) * 2 + 1)
+        self._keeps_the_order("a+5 b<a c<a c*3 b<c b+2 b<a c<b c*2 a<b a<c a+1")
 
     def test_stream_may_wait_for_itself(self) -> None:
         """In a capture, a stream can wait for itself or for its own earlier event, without any effect."""
-        first, second, cell = self._fork()
-        with self.graph(first) as graph:
-            self.enqueue(first, cell, 1, 5)
-            first.wait(first)
-            second.wait(first)
-            second.wait(second)
-            event = second.record()
-            self.enqueue_slow(second, cell, 3, 0)
-            second.wait(event)
-            first.wait(second)
-            first.wait(event)
-            self.enqueue(first, cell, 1, 1)
-        self.replays(graph, cell, lambda value: (value + 5) * 3 + 1)
+        self._keeps_the_order("a+5 a<a b<a b<b e=b b*3 b<e a<b a<e a+1")
 
     def test_fork_of_a_fork_is_joined_to_its_fork(self) -> None:
         """A fork can have a fork of its own, wait for it, and then be joined."""
-        first, second, third, cell = *self._some(3), self.cell()
-        with self.graph(first) as graph:
-            self.enqueue_slow(first, cell, 1, 5)
-            second.wait(first)
-            third.wait(second)
-            self.enqueue_slow(third, cell, 3, 0)
-            second.wait(third)
-            self.enqueue_slow(second, cell, 1, 2)
-            first.wait(second)
-            self.enqueue(first, cell, 2, 0)
-        self.replays(graph, cell, lambda value: ((value + 5) * 3 + 2) * 2)
+        self._keeps_the_order("a+5 b<a c<b c*3 b<c b+2 a<b a*2")
 
     def test_pipeline_over_two_forks(self) -> None:
         """Forks that take turns on one piece of work, layer by layer, keep their order."""
-        first, second, third, cell = *self._some(3), self.cell()
-        with self.graph(first) as graph:
-            self.enqueue(first, cell, 1, 5)
-            second.wait(first)
-            third.wait(first)
-            for _ in range(3):
-                third.wait(second)
-                self.enqueue_slow(third, cell, 3, 0)
-                second.wait(third)
-                self.enqueue_slow(second, cell, 1, 2)
-            first.wait(third)
-            first.wait(second)
-            self.enqueue(first, cell, 1, 1)
-        self.replays(graph, cell, lambda value: (((value + 5) * 3 + 2) * 3 + 2) * 3 + 3)
+        self._keeps_the_order("a+5 b<a c<a" + 3 * " c<b c*3 b<c b+2" + " a<c a<b a+1")
+
+    def _keeps_the_order(self, script: str) -> None:
+        """Check that replays do the work of a script in its order.
+
+        ``b<a`` lets the stream b wait for a, and ``a+5`` or ``a*3`` is work on a, slow except for the last;
+        ``e=b`` records an event on b. The stream a is captured, and all of them work on one cell.
+        """
+        streams, cell, steps = dict(zip("abc", self._some(3), strict=True)), self.cell(), script.split()
+        marks: dict[str, Any] = {**streams}
+        work: list[tuple[int, int]] = []
+        with self.graph(streams["a"]) as graph:
+            for step in steps:
+                name, sign, operand = step[0], step[1], step[2:]
+                if sign == "=":
+                    marks[name] = streams[operand].record()
+                elif sign == "<":
+                    streams[name].wait(marks[operand])
+                else:
+                    work.append((1, int(operand)) if sign == "+" else (int(operand), 0))
+                    enqueue = self.enqueue if step is steps[-1] else self.enqueue_slow
+                    enqueue(streams[name], cell, *work[-1])
+
+        def done(value: int) -> int:
+            for a, b in work:
+                value = value * a + b
+            return value
+
+        self.replays(graph, cell, done)
 
     def test_random_forks_and_joins_keep_their_order(self) -> None:
         """With any order of forks, joins and work, replays give the result of the same work in sequence."""
@@ -413,3 +392,102 @@ class ForkRules(Case):
         self.works(first, graph)
         self.works(second, self.graph(second))
         assert self.read(cell) == 0
+
+
+class ExternalEventRules(Case):
+    """Events that are recorded in one capture and waited for in another one, or outside."""
+
+    def test_external_events_need_the_capability(self) -> None:
+        """Without "external_events", `record(external=True)` is unsupported, in a capture and outside."""
+        self.skip_unless(not self.has(Capability.EXTERNAL_EVENTS), "has external events")
+        stream = self.stream()
+        expect(ag.UnsupportedError, lambda: stream.record(external=True))
+        with self.undisturbed_capture(stream):
+            expect(ag.UnsupportedError, lambda: stream.record(external=True))
+
+    @needs(Capability.EXTERNAL_EVENTS)
+    def test_external_event_orders_two_graphs(self) -> None:
+        """A graph waits for the event that another one's latest replay records, on another stream."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        with self.graph(first) as ahead:
+            self.enqueue_slow(first, cell, 1, 1)
+            reached = first.record(external=True)
+        with self.graph(second) as behind:
+            second.wait(reached)
+            self.enqueue(second, cell, 3, 0)
+            left = second.record(external=True)
+        expected = 0
+        for _ in range(10):
+            ahead.replay()
+            behind.replay()
+            first.wait(left)
+            expected = (expected + 1) * 3 % 2**32
+        second.synchronize()
+        first.synchronize()
+        assert self.read(cell) == expected
+
+    @needs(Capability.EXTERNAL_EVENTS)
+    def test_external_event_recorded_outside_orders_a_graph(self) -> None:
+        """A graph waits for what is recorded outside ahead of each replay; if nothing is, for nothing."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        event = first.record(external=True)
+        with self.graph(second) as graph:
+            second.wait(event)
+            self.enqueue(second, cell, 3, 0)
+        assert self.replayed(graph, cell) == 0
+        for _ in range(5):
+            self.enqueue_slow(first, cell, 1, 1)
+            assert first.record(external=event) is event
+            graph.replay()
+            second.synchronize()
+        assert self.read(cell) == 363
+
+    @needs(Capability.EXTERNAL_EVENTS)
+    def test_external_event_recorded_in_a_graph_orders_what_is_outside(self) -> None:
+        """Work outside waits for the event of the latest replay; before the first one, for nothing."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        with self.graph(first) as graph:
+            self.enqueue_slow(first, cell, 1, 1)
+            event = first.record(external=True)
+            self.enqueue(first, self.cell())
+        second.wait(event)
+        for _ in range(5):
+            graph.replay()
+            second.wait(event)
+            self.enqueue(second, cell, 3, 0)
+            second.synchronize()
+        assert self.read(cell) == 363
+
+    @needs(Capability.EXTERNAL_EVENTS)
+    def test_external_events_join_no_captures(self) -> None:
+        """Waiting for an event of another capture in progress leaves the two apart, and both valid."""
+        first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
+        with self.graph(first) as ahead:
+            self.enqueue(first, cell)
+            event = first.record(external=True)
+            with self.graph(second) as behind:
+                second.wait(event)
+                self.enqueue(second, other)
+            assert self.status(second) is CaptureStatus.NONE
+            assert self.status(first) is CaptureStatus.ACTIVE
+            self.enqueue(first, cell)
+        assert self.replayed(ahead, cell) == applied(2)
+        assert self.replayed(behind, other) == applied(1)
+
+    @needs(Capability.EXTERNAL_EVENTS)
+    def test_external_event_lives_as_long_as_its_graphs(self) -> None:
+        """Replays record an event, and wait for it, that the program has dropped."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        with self.graph(first) as ahead:
+            self.enqueue_slow(first, cell, 1, 1)
+            event = first.record(external=True)
+        with self.graph(second) as behind:
+            second.wait(event)
+            self.enqueue(second, cell, 3, 0)
+        del event
+        self.collect()
+        for _ in range(3):
+            ahead.replay()
+            behind.replay()
+            second.synchronize()
+        assert self.read(cell) == 39

@@ -274,11 +274,10 @@ class NodeRules(Case):
             home.wait(fork)
 
         nodes, edges = self._listed(home, record)
-        with self.graph(home) as graph:
+        with self.graph(home, keep_graph=True) as graph:
             record()
-        bodies = [
-            body for node in self._listed(stream, lambda: graph.replay(stream))[0] for body in node.bodies
-        ]
+        listed, _ = self._listed(stream, lambda: self.record_run(graph, stream))
+        bodies = [body for node in listed for body in node.bodies]
         self.skip_unless(bodies, "does not list what a recorded replay runs")
         ((inside, between),) = bodies
         assert [(node.id, node.kind, node.name) for node in inside] == [
@@ -286,6 +285,22 @@ class NodeRules(Case):
         ]
         assert set(between) == set(edges), "the dependencies inside are not those of the graph"
         assert not any(node.settable for node in inside), "nodes inside others have an empty `settable`"
+
+    def test_profilers_ids_are_as_many_as_the_nodes(self) -> None:
+        """`profiler_ids` returns nothing, or another number for each node, of a graph and an executable."""
+        stream, backend = self.stream(), self.backend
+        token = self.begin(stream)
+        for _ in range(3):
+            self.enqueue(stream, self.cell())
+        graph = backend.capture_end(token)
+        executable = backend.instantiate(graph)
+        count = len(backend.nodes(graph)[0])
+        for made in (None, executable):
+            ids = backend.profiler_ids(graph, made)
+            assert len(set(ids)) == len(ids)
+            assert len(ids) in (0, count)
+        backend.destroy_executable(executable)
+        backend.destroy_graph(graph)
 
     def _listed(self, stream: ag.Stream, record: Callable[[], object]) -> tuple[list[Any], list[GraphEdge]]:
         """Capture, and return nodes and dependencies."""

@@ -258,7 +258,7 @@ class ForeignRules(Case):
     def test_replay_onto_a_capturing_stream(self) -> None:
         """A replay onto a capturing stream is recorded with "child_graphs", and refused without it."""
         stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
-        inner = self.captured(home, cell)
+        inner = self.captured(home, cell, keep_graph=True)
         ways: list[Callable[[], None]] = [lambda: inner.replay(stream), inner.bind(stream)]
         for replay in ways:
             outer = self.graph(stream)
@@ -279,7 +279,10 @@ class ForeignRules(Case):
             assert self.read(other) == applied(4, start=before[1])
 
     def test_replay_onto_a_stream_that_somebody_else_captures(self) -> None:
-        """A replay into somebody else's capture is recorded or refused; it never runs at once."""
+        """A replay into somebody else's capture is recorded or refused; it never runs at once.
+
+        With `records_graphs` it is refused: nobody would keep what the run needs.
+        """
         backend, stream, home, cell = self.backend, self.stream(), self.stream(), self.cell()
         graph = self.captured(stream, cell)
         elsewhere = self.captured(home, cell)
@@ -290,7 +293,7 @@ class ForeignRules(Case):
             assert self.read(cell) == applied(3 * runs + 2)
             token = self.begin(stream)
             try:
-                if self.has(Capability.CHILD_GRAPHS):
+                if self.has(Capability.CHILD_GRAPHS) and not backend.records_graphs:
                     replay()
                 else:
                     expect((ag.CaptureError, ag.DriverError), replay)
@@ -304,7 +307,7 @@ class ForeignRules(Case):
     def test_recorded_replay_outlives_its_graph(self) -> None:
         """With "child_graphs", a recorded replay still works after its graph is reset."""
         stream, home, cell = self.stream(), self.stream(), self.cell()
-        inner, outer = self.captured(home, cell), self.graph(stream)
+        inner, outer = self.captured(home, cell, keep_graph=True), self.graph(stream)
         with outer:
             inner.replay(stream)
         inner.reset()
@@ -316,7 +319,7 @@ class ForeignRules(Case):
     def test_recorded_replay_keeps_its_place(self) -> None:
         """With "child_graphs", a recorded replay runs after the work before it, and before later work."""
         stream, home, cell = self.stream(), self.stream(), self.cell()
-        inner = self.captured(home, cell, 3, 0)
+        inner = self.captured(home, cell, 3, 0, keep_graph=True)
         ways: list[Callable[[], None]] = [lambda: inner.replay(stream), inner.bind(stream)]
         for replay in ways:
             with self.graph(stream) as outer:
@@ -330,8 +333,8 @@ class ForeignRules(Case):
     def test_recorded_replays_nest(self) -> None:
         """With "child_graphs", a recorded replay runs what was recorded by replays in its graph, too."""
         stream, home, cell = self.stream(), self.stream(), self.cell()
-        inner = self.captured(home, cell, 1, 5)
-        with self.graph(home) as middle:
+        inner = self.captured(home, cell, 1, 5, keep_graph=True)
+        with self.graph(home, keep_graph=True) as middle:
             inner.replay(home)
             self.enqueue(home, cell, 3, 0)
             inner.replay(home)
@@ -349,6 +352,48 @@ class ForeignRules(Case):
         inner.update(other)
         assert self.replayed(outer, cell) == 1
         assert self.replayed(inner, cell) == 11
+
+    @needs(Capability.CHILD_GRAPHS, Capability.EVENTS)
+    def test_recorded_replay_of_a_fork_keeps_its_place(self) -> None:
+        """A recorded replay of a graph with a fork runs after the work before it, and before later work."""
+        stream, home, side, cell, other = (*(self.stream() for _ in range(3)), self.cell(), self.cell())
+        with self.graph(home, keep_graph=True) as inner:
+            side.wait(home)
+            self.enqueue(home, cell, 3, 0)
+            self.enqueue(side, other, 3, 0)
+            home.wait(side)
+        with self.graph(stream) as outer:
+            for each in (cell, other):
+                self.enqueue_slow(stream, each, 1, 5)
+            inner.replay(stream)
+            for each in (cell, other):
+                self.enqueue(stream, each, 1, 1)
+        outer.replay()
+        outer.replay()
+        stream.synchronize()
+        assert [self.read(cell), self.read(other)] == [((0 + 5) * 3 + 1 + 5) * 3 + 1] * 2
+
+    @needs(Capability.CHILD_GRAPHS)
+    def test_add_records_a_run(self) -> None:
+        """`Graph.add` records a run onto the captured stream; outside a capture it is an error."""
+        stream, home, cell = self.stream(), self.stream(), self.cell()
+        inner = self.captured(home, cell, 3, 0, keep_graph=True)
+        outer = self.graph(stream)
+        expect(ag.GraphStateError, lambda: outer.add(inner))
+        with outer:
+            self.enqueue(stream, cell, 1, 5)
+            outer.add(inner)
+            outer.add(inner)
+        assert self.replayed(outer, cell) == 45
+
+    @only_if(lambda backend: backend.records_graphs, "records executables")
+    def test_replay_that_can_not_be_recorded_is_refused(self) -> None:
+        """A replay of a graph that was not kept is refused, says how, and leaves the capture valid."""
+        stream, home, cell = self.stream(), self.stream(), self.cell()
+        inner = self.captured(home, cell)
+        with self.undisturbed_capture(stream):
+            expect(ag.CaptureError, lambda: inner.replay(stream), match="keep_graph=True")
+        assert self.replayed(inner, cell) == applied(1)
 
     def test_bind_onto_a_capturing_stream_leaves_the_capture_valid(self) -> None:
         """`bind` onto a capturing stream enqueues nothing; its callable works after the capture has ended."""

@@ -133,6 +133,18 @@ class MemberRules(Case):
                     assert info.id != other.id
         assert backend.capture_info(first.native) is backend.capture_info(fork.native) is None
 
+    def test_capture_front_moves_with_each_node(self) -> None:
+        """`capture_front` is another one after each piece of work on the stream, and equal without any."""
+        stream, cell = self.stream(), self.cell()
+        with self.graph(stream):
+            found = []
+            for _ in range(3):
+                found += [self.backend.capture_front(stream.native) for _ in range(2)]
+                self.enqueue(stream, cell)
+            found.append(self.backend.capture_front(stream.native))
+        assert found[::2][:3] == found[1::2], "it has moved without work"
+        assert len(set(found)) == (1 if found[-1] is None else 4)
+
     def test_capture_status_is_the_same_on_every_thread(self) -> None:
         """During a capture, and after a call that breaks it, `capture_status` is the same on all threads."""
         stream, fork = self.stream(), self.stream()

@@ -282,10 +282,10 @@ class AmountRules(Case):
     def test_parameters_inside_a_recorded_replay(self) -> None:
         """With "child_graphs", `parameters` has those of the graph whose replay was recorded."""
         stream, home, source, target = self.stream(), self.stream(), self.used.buffer(8), self.used.buffer(8)
-        with self.graph(home) as graph:
+        with self.graph(home, keep_graph=True) as graph:
             self._fill_and_copy(home, source, target)
         alone, _ = self._parameters(home, lambda: self._fill_and_copy(home, source, target))
-        parameters, nodes = self._parameters(stream, lambda: graph.replay(stream))
+        parameters, nodes = self._parameters(stream, lambda: self.record_run(graph, stream))
         self.skip_unless(addresses_in(alone) is not None, "does not report all parameters of nodes")
         self.skip_unless(any(node.bodies for node in nodes), "does not list what a recorded replay runs")
         assert [each.inside for each in parameters] == [tuple(alone)]

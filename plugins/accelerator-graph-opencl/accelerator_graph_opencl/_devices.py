@@ -39,7 +39,10 @@ class Devices:
     def create_stream(self, ordinal: int, like: Stream | None) -> Stream:
         """Make a queue, in the context of `like` or else in the device's own."""
         with translated("clCreateCommandQueueWithProperties"):
-            context = self._context(ordinal) if like is None else like.opencl_context
+            with self._lock:
+                if like is None and ordinal not in self._contexts:
+                    self._contexts[ordinal] = cl.Context([self.all[ordinal]])
+            context = self._contexts[ordinal] if like is None else like.opencl_context
             return self._stream(cl.CommandQueue(context, self.all[ordinal]), ordinal)
 
     def as_stream(self, obj: object) -> Stream | None:
@@ -74,12 +77,6 @@ class Devices:
             if ordinal not in self._extensions:
                 self._extensions[ordinal] = extension_of(self.all[ordinal])
             return self._extensions[ordinal]
-
-    def _context(self, ordinal: int) -> cl.Context:
-        with self._lock:
-            if ordinal not in self._contexts:
-                self._contexts[ordinal] = cl.Context([self.all[ordinal]])
-            return self._contexts[ordinal]
 
     def _stream(self, queue: cl.CommandQueue, ordinal: int) -> Stream:
         """Return the stream of a queue. As long as it lives, no other queue has the same handle."""

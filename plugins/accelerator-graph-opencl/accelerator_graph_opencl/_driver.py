@@ -1,4 +1,4 @@
-"""OpenCL's functions that are called often, or that pyopencl does not wrap, through ctypes; and its errors.
+"""OpenCL's functions that enqueue, or that pyopencl does not wrap, through ctypes; and its errors.
 
 The functions come from the loader that pyopencl itself is linked with, so both see the same devices.
 """
@@ -6,8 +6,6 @@ The functions come from the loader that pyopencl itself is linked with, so both 
 from __future__ import annotations
 
 import ctypes
-import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
@@ -44,30 +42,26 @@ def _function(name: str, *arguments: Any, result: Any = c_int32) -> Callable[...
 
 get_device_info = _function("clGetDeviceInfo", Handle, c_uint32, c_size_t, c_void_p, Sizes)
 function_address = _function("clGetExtensionFunctionAddressForPlatform", Handle, c_char_p, result=c_void_p)
-retain_memory = _function("clRetainMemObject", Handle)
-release_memory = _function("clReleaseMemObject", Handle)
-retain_sampler = _function("clRetainSampler", Handle)
-release_sampler = _function("clReleaseSampler", Handle)
-create_kernel = _function("clCreateKernel", Handle, c_char_p, POINTER(c_int32), result=c_void_p)
-clone_kernel = _function("clCloneKernel", Handle, POINTER(c_int32), result=c_void_p)
-release_kernel = _function("clReleaseKernel", Handle)
-set_kernel_arg = _function("clSetKernelArg", Handle, c_uint32, c_size_t, c_void_p)
-set_kernel_arg_svm = _function("clSetKernelArgSVMPointer", Handle, c_uint32, c_void_p)
 flush = _function("clFlush", Handle)
 release_event = _function("clReleaseEvent", Handle)
 enqueue_barrier = _function("clEnqueueBarrierWithWaitList", Handle, c_uint32, Handles, Handles)
-enqueue_kernel = _function(
-    *("clEnqueueNDRangeKernel", Handle, Handle, c_uint32, Sizes, Sizes, Sizes),
-    *(c_uint32, Handles, Handles),
-)
-enqueue_fill = _function(
-    *("clEnqueueFillBuffer", Handle, Handle, c_char_p, c_size_t, c_size_t, c_size_t),
-    *(c_uint32, Handles, Handles),
-)
-enqueue_copy = _function(
-    *("clEnqueueCopyBuffer", Handle, Handle, Handle, c_size_t, c_size_t, c_size_t),
-    *(c_uint32, Handles, Handles),
-)
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "kernel": (Handle, c_uint32, Sizes, Sizes, Sizes),
+    "memset": (Handle, c_char_p, c_size_t, c_size_t, c_size_t),
+    "memcpy": (Handle, Handle, c_size_t, c_size_t, c_size_t),
+}
+"""The types of a command's arguments, by its kind: the same to enqueue it and to record it."""
+
+NAMES = {
+    "kernel": "clEnqueueNDRangeKernel",
+    "memset": "clEnqueueFillBuffer",
+    "memcpy": "clEnqueueCopyBuffer",
+}
+enqueue: dict[str, Callable[..., int]] = {
+    kind: _function(name, Handle, *ARGUMENTS[kind], c_uint32, Handles, Handles)
+    for kind, name in NAMES.items()
+}
 
 
 def failure(call: str, code: int) -> DriverError:
@@ -100,43 +94,15 @@ def translated(call: str) -> Iterator[None]:
         raise failure(call, error.code) from error
 
 
-def device_number(device: cl.Device, parameter: int, default: int = 0) -> int:
-    """Return a number of up to 64 bits that a device reports, or the default if it does not know it."""
+def other_context(call: str, detail: str) -> DriverError:
+    """Make the error for streams that can't be used together."""
+    return driver_error(backend="opencl", call=call, code=None, code_name="CL_INVALID_CONTEXT", detail=detail)
+
+
+def device_number(device: cl.Device, parameter: int) -> int:
+    """Return a number of up to 64 bits that a device reports, or 0 if it does not know it."""
     number = c_uint64()  # 0, so that a number of 32 bits fits as well
     code = get_device_info(device.int_ptr, parameter, 8, ctypes.byref(number), None)
-    if code == _INVALID_VALUE:
-        return default
-    check("clGetDeviceInfo", code)
+    if code != _INVALID_VALUE:
+        check("clGetDeviceInfo", code)
     return number.value
-
-
-class Owned:
-    """A handle that is released with this object, once."""
-
-    __slots__ = ("_process", "_release", "handle")
-
-    def __init__(self, handle: int, release: Callable[[int], int]) -> None:
-        self._process = os.getpid()
-        self._release = release
-        self.handle = handle  # last: without it, there is nothing to release after an interrupt
-
-    # Found in the class, since a module's names may be gone when the interpreter exits.
-    _getpid = staticmethod(os.getpid)
-    _is_finalizing = staticmethod(sys.is_finalizing)
-
-    def __del__(self) -> None:
-        handle = getattr(self, "handle", 0)
-        if handle and not self._is_finalizing() and self._process == self._getpid():
-            self._release(handle)
-
-
-def retained_memory(handle: int) -> Owned:
-    """Return a reference of our own to a memory object: its owner may release it before a graph ends."""
-    check("clRetainMemObject", retain_memory(handle))
-    return Owned(handle, release_memory)
-
-
-def retained_sampler(handle: int) -> Owned:
-    """Return a reference of our own to a sampler."""
-    check("clRetainSampler", retain_sampler(handle))
-    return Owned(handle, release_sampler)

@@ -1,44 +1,25 @@
-"""Graphs, and how an executable runs: as a command buffer, or by enqueuing its commands again."""
+"""How an executable runs: as a command buffer, or by enqueuing its commands again."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from ctypes import c_void_p
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from accelerator_graph.backends.recording import Run, Runs
-from accelerator_graph.errors import DriverError, driver_error
+from accelerator_graph.backends.recording import Graph, Recorded, Run, Runs
+from accelerator_graph.errors import DriverError
 
 from ._command_buffer import CommandBuffer
-from ._driver import failure, release_event
-from ._queue import Queue, is_complete
+from ._driver import failure, other_context, release_event
+from ._stream import Stream, is_complete
 
 if TYPE_CHECKING:
     import pyopencl as cl
 
-    from ._commands import Command
     from ._extension import Extension
 
 _INVALID_OPERATION = -59
-
-
-class Node(NamedTuple):
-    """What one call has recorded."""
-
-    command: Command
-    after: tuple[int, ...]
-    """The nodes that it depends on. All of them were recorded earlier."""
-
-
-class Graph:
-    """What a capture has recorded, in the order of recording."""
-
-    __slots__ = ("nodes", "origin")
-
-    def __init__(self, nodes: tuple[Node, ...], origin: Queue) -> None:
-        self.nodes: tuple[Node, ...] = nodes
-        self.origin: Queue = origin
 
 
 class Executable:
@@ -50,105 +31,66 @@ class Executable:
         None if there can't be one: a run enqueues the commands again.
     """
 
-    __slots__ = ("_context", "_free", "_runs", "buffer", "nodes")
+    __slots__ = ("_context", "_runs", "buffer", "nodes")
 
     def __init__(self, graph: Graph, extension: Extension | None) -> None:
-        self.nodes: tuple[Node, ...] = graph.nodes
+        self.nodes: Sequence[Recorded] = graph.nodes
         self._context = graph.origin.context
         self.buffer = _recorded(graph, extension) if extension and graph.nodes else None
-        self._free: list[cl.Event | None] = [None]
-        """A marker behind the latest run of the command buffer, if it can't run twice at once."""
         self._runs = Runs()
 
-    def enqueue(self, queue: Queue) -> None:
-        """Run once more on a queue, after the previous run."""
-        if queue.context != self._context:
-            raise driver_error(
-                backend="opencl",
-                call="replay",
-                code=None,
-                code_name="CL_INVALID_CONTEXT",
-                detail="the stream's context is not the graph's; make the stream with like= the captured one",
-            )
-        with queue.lock:  # else the commands of another thread may come between those of one run
+    def enqueue(self, stream: Stream) -> None:
+        """Run once more on a stream, after the previous run."""
+        if stream.context != self._context:
+            detail = "the stream's context is not the graph's; make the stream with like= the captured one"
+            raise other_context("replay", detail)
+        with stream.lock:  # else the commands of another thread may come between those of one run
             try:
-                self._enqueue(queue)
+                buffer = self.buffer if self.buffer and self.buffer.accepts(stream) else None
+                self._runs.enqueue(_Run(stream, self.nodes, buffer))
             finally:
-                queue.latest = object()
-        queue.flush()
-
-    def _enqueue(self, queue: Queue) -> None:
-        buffer = self.buffer
-        if buffer is None or not buffer.accepts(queue):
-            self._runs.enqueue(_Run(queue, [node.command.on(queue.handle) for node in self.nodes]))
-        elif buffer.extension.simultaneous:
-            self._runs.enqueue(_BufferRun(queue, buffer))
-        else:
-            free = self._free.pop() if self._free else _TAKEN
-            if free is _TAKEN or (free is not None and not is_complete(free)):
-                if free is not _TAKEN:
-                    self._free.append(free)
-                self._runs.enqueue(_Run(queue, [node.command.on(queue.handle) for node in self.nodes]))
-                return
-            try:
-                self._runs.enqueue(_BufferRun(queue, buffer))
-            finally:
-                self._free.append(queue.mark())
+                stream.latest = object()
+        stream.flush()
 
     def unfinished(self) -> cl.Event | None:
         """Return a marker behind the latest run; None if all runs are done."""
         latest = self._runs.latest
-        return None if latest is None else latest.queue.unfinished()
+        return None if latest is None else latest.stream.unfinished()
 
     def destroy(self) -> None:
         """Forget what to run."""
         self.nodes, self.buffer, self._runs = (), None, Runs()
 
 
-_TAKEN: Any = object()
-
-
 class _Run(Run):
-    """A run on a queue, of commands."""
+    """A run on a stream: of commands, or of a command buffer."""
 
-    __slots__ = ("queue",)
+    __slots__ = ("_before", "_begin", "_beside", "_call", "_end", "stream")
 
-    def __init__(self, queue: Queue, calls: Iterable[Callable[[], int]]) -> None:
-        super().__init__(calls)
-        self.queue: Queue = queue
-
-    def follow(self, previous: _Run | None) -> None:
-        """Let the queue wait for the run before."""
-        if previous is not None and previous.queue is not self.queue:
-            self.queue.wait(previous.queue.mark())
-
-    def failed(self, code: int) -> DriverError:
-        """Return the error for the code of a command."""
-        return failure("replay", code)
-
-
-class _BufferRun(_Run):
-    """A run of a command buffer."""
-
-    __slots__ = ("_before", "_begin", "_beside", "_end")
-
-    def __init__(self, queue: Queue, buffer: CommandBuffer) -> None:
+    def __init__(self, stream: Stream, nodes: Sequence[Recorded], buffer: CommandBuffer | None) -> None:
+        self.stream: Stream = stream
         self._begin, self._end = c_void_p(), c_void_p()
-        self._beside = buffer.out_of_order
-        super().__init__(queue, buffer.calls(queue, self._begin, self._end))
+        self._beside = buffer is not None and buffer.out_of_order
+        if buffer is None:
+            self._call = "replay"
+            super().__init__(node.work.on(stream.handle) for node in nodes)
+        else:
+            self._call = "clEnqueueCommandBufferKHR"
+            super().__init__(buffer.calls(stream, self._begin, self._end))
 
     def follow(self, previous: _Run | None) -> None:
-        """Let the queue wait for the run before, and mark where it is then."""
-        super().follow(previous)
+        """Let the stream wait for the run before, and mark where it is then."""
+        if previous is not None and previous.stream is not self.stream:
+            self.stream.wait(previous.stream.mark())
         if self._beside:
-            self._before = self.queue.mark()
+            self._before = self.stream.mark()
             self._begin.value = self._before.int_ptr
 
     def failed(self, code: int) -> DriverError:
         """Return the error for the code of a call, none of which comes after it."""
         if self._end:
             release_event(self._end)
-        return failure("clEnqueueCommandBufferKHR", code)
+        return failure(self._call, code)
 
 
 class Retired:
@@ -182,7 +124,7 @@ def _recorded(graph: Graph, extension: Extension) -> CommandBuffer | None:
     buffer = CommandBuffer(extension, graph.origin, out_of_order=forked and extension.out_of_order)
     points: list[int] = []
     try:
-        for command, after in graph.nodes:
+        for command, after, _ in graph.nodes:
             points.append(command.record(buffer, [points[each] for each in after]))
     except DriverError as error:
         if error.code == _INVALID_OPERATION:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
-from functools import wraps
+from ctypes import CFUNCTYPE, POINTER, c_int32, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple
 
 import pyopencl as cl
 
-from ._driver import Handle, Handles, Sizes, device_number, function_address
+from ._driver import ARGUMENTS, Handle, Handles, device_number, function_address
 
 NAME = "cl_khr_command_buffer"
 SWITCH = "ACCELERATOR_GRAPH_OPENCL_COMMAND_BUFFERS"
@@ -37,37 +36,24 @@ _SIMULTANEOUS_USE = 1 << 2
 _CAN_BE_OUT_OF_ORDER = 1 << 3
 _OUT_OF_ORDER = 1
 
-_Points = POINTER(c_uint32)
 _Properties = POINTER(c_uint64)
-_ENDING = (
-    c_uint32,
-    _Points,
-    _Points,
-    Handles,
-)  # the points to wait for, the new point, a handle to change it
-
-
-class Functions(NamedTuple):
-    """The functions of the extension. Those that record take an argument ``properties`` in either version."""
-
-    create: Callable[..., Any]
-    release: Callable[..., Any]
-    finalize: Callable[..., Any]
-    enqueue: Callable[..., Any]
-    kernel: Callable[..., Any]
-    fill: Callable[..., Any]
-    copy: Callable[..., Any]
+_Points = POINTER(c_uint32)
+RECORDING = {
+    "kernel": "clCommandNDRangeKernelKHR",
+    "memset": "clCommandFillBufferKHR",
+    "memcpy": "clCommandCopyBufferKHR",
+}
+"""The functions that record, by the kinds of commands."""
 
 
 class Extension(NamedTuple):
     """What a device can do with command buffers."""
 
     version: tuple[int, int, int]
-    functions: Functions
-    simultaneous: bool
-    """Whether a command buffer can be enqueued again before it has completed."""
+    functions: dict[str, Callable[..., Any]]
+    """The functions, by the kinds of commands or by the word in their names."""
     flags: int
-    """The flags that a command buffer needs for that."""
+    """The flags with which a command buffer can be enqueued again before it has completed."""
     out_of_order: bool
     """Whether a command buffer can be for a queue out of order. Only there its branches run side by side."""
     supported: int
@@ -83,28 +69,29 @@ class Extension(NamedTuple):
 
 
 def extension_of(device: cl.Device) -> Extension | None:
-    """Return the command buffers of a device; None if it has none, or in no version that is known here."""
+    """Return the command buffers of a device; None if they can't be used.
+
+    It has none, they are in no version that is known here, or they can't be enqueued again while they run.
+    """
     version = _version(device)
     if version is None or not (0, 9, 0) <= version < (2, 0, 0) or os.environ.get(SWITCH) == "0":
         return None
-    functions = _functions(device.platform, version)
-    if functions is None:
-        return None
     capabilities = device_number(device, _CAPABILITIES)
-    allowed = bool(capabilities & _SIMULTANEOUS_USE)
-    pending = version < WITHOUT_PENDING_STATE
     supported = device_number(device, _SUPPORTED_QUEUE_PROPERTIES)
-    return Extension(
-        version,
-        functions,
-        simultaneous=allowed or not pending,
-        flags=int(allowed and pending),
-        out_of_order=bool(
-            supported & _OUT_OF_ORDER if version >= ASKED_BY_QUEUE else capabilities & _CAN_BE_OUT_OF_ORDER
-        ),
-        supported=supported,
-        required=device_number(device, _REQUIRED_QUEUE_PROPERTIES),
+    pending = version < WITHOUT_PENDING_STATE
+    functions = _functions(device.platform, version)
+    if functions is None or (pending and not capabilities & _SIMULTANEOUS_USE):
+        return None
+    out_of_order = (
+        supported & _OUT_OF_ORDER if version >= ASKED_BY_QUEUE else capabilities & _CAN_BE_OUT_OF_ORDER
     )
+    required = device_number(device, _REQUIRED_QUEUE_PROPERTIES)
+    return Extension(version, functions, int(pending), bool(out_of_order), supported, required)
+
+
+def lists_properties(kind: str, version: tuple[int, int, int]) -> bool:
+    """Return True if the third argument of the function that records a command is a list of properties."""
+    return kind == "kernel" or version >= WITH_PROPERTIES
 
 
 def _version(device: cl.Device) -> tuple[int, int, int] | None:
@@ -119,36 +106,24 @@ def _version(device: cl.Device) -> tuple[int, int, int] | None:
     return None
 
 
-def _functions(platform: cl.Platform, version: tuple[int, int, int]) -> Functions | None:
-    listed = (_Properties,) if version >= WITH_PROPERTIES else ()
-    size, begin = c_size_t, (Handle, Handle)
-    types: dict[str, tuple[Any, ...]] = {
-        "clCreateCommandBufferKHR": (c_void_p, c_uint32, Handles, _Properties, POINTER(c_int32)),
-        "clReleaseCommandBufferKHR": (c_int32, Handle),
-        "clFinalizeCommandBufferKHR": (c_int32, Handle),
-        "clEnqueueCommandBufferKHR": (c_int32, c_uint32, Handles, Handle, c_uint32, Handles, Handles),
-        "clCommandNDRangeKernelKHR": (
-            *(c_int32, *begin, _Properties, Handle, c_uint32, Sizes, Sizes, Sizes, *_ENDING),
+def _functions(platform: cl.Platform, version: tuple[int, int, int]) -> dict[str, Callable[..., Any]] | None:
+    types: dict[str, tuple[str, tuple[Any, ...]]] = {
+        "create": ("clCreateCommandBufferKHR", (c_void_p, c_uint32, Handles, _Properties, POINTER(c_int32))),
+        "release": ("clReleaseCommandBufferKHR", (c_int32, Handle)),
+        "finalize": ("clFinalizeCommandBufferKHR", (c_int32, Handle)),
+        "enqueue": (
+            "clEnqueueCommandBufferKHR",
+            (c_int32, c_uint32, Handles, Handle, c_uint32, Handles, Handles),
         ),
-        "clCommandFillBufferKHR": (
-            *(c_int32, *begin, *listed, Handle, c_char_p, size, size, size, *_ENDING),
-        ),
-        "clCommandCopyBufferKHR": (*(c_int32, *begin, *listed, Handle, Handle, size, size, size, *_ENDING),),
     }
-    made: list[Callable[..., Any]] = []
-    for name, (result, *arguments) in types.items():
+    for kind, name in RECORDING.items():
+        listed = (_Properties,) * lists_properties(kind, version)
+        points = (c_uint32, _Points, _Points, Handles)  # to wait for, the new one, a handle to change it
+        types[kind] = (name, (c_int32, Handle, Handle, *listed, *ARGUMENTS[kind], *points))
+    made: dict[str, Callable[..., Any]] = {}
+    for word, (name, (result, *arguments)) in types.items():
         address = function_address(platform.int_ptr, name.encode())
         if not address:
             return None
-        made.append(CFUNCTYPE(result, *arguments)(address))
-    if not listed:
-        made[-2:] = [_without_properties(function) for function in made[-2:]]
-    return Functions(*made)
-
-
-def _without_properties(function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
-    def call(buffer: int, queue: None, properties: None, *rest: object) -> Any:
-        return function(buffer, queue, *rest)
-
-    return call
+        made[word] = CFUNCTYPE(result, *arguments)(address)
+    return made

@@ -1,60 +1,61 @@
-"""The backend, as `accelerator_graph` calls it. Other modules define streams, captures and graphs."""
+"""The backend, as `accelerator_graph` calls it. Other modules define streams, commands and executables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from accelerator_graph.backends.base import (
-    Availability,
-    CaptureInfo,
-    CaptureStatus,
-    Enqueues,
-    Events,
-    GraphEdge,
-    GraphNode,
-    NativeCalls,
-    ReadsGraphs,
-    RecordsReplays,
-)
+from accelerator_graph.backends import recording as explicit
+from accelerator_graph.backends.base import Availability, Enqueues, RecordsReplays
+from accelerator_graph.backends.recording import Capture, Graph, HasCaptures
 from accelerator_graph.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
-    from accelerator_graph.backends.recording import Capture
-
-    from ._executable import Executable, Graph
-    from ._runtime import Runtime
+    from ._commands import Command
+    from ._devices import Devices
+    from ._executable import Executable, Retired
     from ._stream import Event, Stream
 
 
-class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
+_WAY_OUT = "Install a runtime, for example PoCL, or correct OCL_ICD_VENDORS"
+
+
+class Captures(explicit.Captures):
+    """All captures in progress. Nothing that is refused breaks one: the capture goes on."""
+
+    __slots__ = ()
+
+    def check_join(self, capture: Capture, stream: Any) -> None:
+        """Raise an error for a stream of another device or context."""
+        origin = capture.origin
+        if (stream.context, stream.ordinal) != (origin.context, origin.ordinal):
+            raise self.error(
+                *("wait_event", "CL_INVALID_CONTEXT", "other"),
+                "a graph's streams must share one device and one context; make the other stream with "
+                "like= the captured one",
+            )
+
+
+class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
     """In-order queues of OpenCL as streams, and command buffers as executables.
 
     Where a device has no command buffers, a replay enqueues the recorded commands again. `launch` takes a
     `pyopencl.Kernel`; `fill` and `copy` take a `pyopencl.Buffer`, or an array in one.
 
-    Errors have OpenCL's numeric codes and names. Refusals of this backend have no codes but these names:
-
-    ====================  =======================================================================
-    ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
-    CAPTURE_UNSUPPORTED   a stream was synchronized or queried while it captures
-    CAPTURE_ISOLATION     a stream was to wait for work outside its capture, or the reverse
-    CAPTURE_MERGE         a stream of one capture was to wait for work of another
-    CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
-    CL_INVALID_CONTEXT    streams of several contexts or devices were used for one graph
-    ====================  =======================================================================
+    Errors have OpenCL's numeric codes and names. Refusals of this backend have no codes, but the names that
+    `recording.Captures` lists, and CL_INVALID_CONTEXT for streams of several contexts or devices.
     """
 
-    __slots__ = ("_runtime",)
+    __slots__ = ("_devices", "_retired", "captures")
 
     api_version: ClassVar[int] = 1
     priority: ClassVar[int | None] = None
     recording: ClassVar[Literal["stream", "explicit"]] = "explicit"
     stream_modules: ClassVar[frozenset[str]] = frozenset({"pyopencl", "accelerator_graph_opencl"})
 
-    _runtime: Runtime
+    _devices: Devices
+    _retired: Retired
 
     # ---- being there ---------------------------------------------------------------------------
 
@@ -71,34 +72,32 @@ class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
 
     def open(self) -> None:
         """Import pyopencl, and ask OpenCL for its devices."""
-        reason, cause = "OpenCL finds no device", None
         try:
-            from ._runtime import Runtime
+            from ._devices import Devices
+            from ._executable import Retired
 
-            self._runtime = Runtime()
-            if self._runtime.devices.all:
-                return
+            self._devices, self._retired, self.captures = Devices(), Retired(), Captures(self.name)
         except Exception as error:
-            reason, cause = f"OpenCL can't be initialised: {str(error).rstrip('.')}", error
-        reason += ". Install a runtime, for example PoCL, or correct OCL_ICD_VENDORS"
-        raise BackendUnavailableError(
-            f"backend {self.name!r} is not available: {reason}.", reasons={self.name: reason}
-        ) from cause
+            raise BackendUnavailableError(
+                f"OpenCL can't be initialised: {str(error).rstrip('.')}. {_WAY_OUT}"
+            ) from error
+        if not self._devices.all:
+            raise BackendUnavailableError(f"OpenCL finds no device. {_WAY_OUT}")
 
     def device_count(self) -> int:
         """Return how many devices all platforms have together."""
-        return len(self._runtime.devices.all)
+        return len(self._devices.all)
 
     def command_buffer_version(self, device: int) -> tuple[int, int, int] | None:
         """Return the version of a device's command buffers; None if commands are enqueued again instead."""
-        extension = self._runtime.devices.extension(device)
+        extension = self._devices.extension(device)
         return None if extension is None else extension.version
 
     # ---- streams -------------------------------------------------------------------------------
 
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Stream:
         """Make an in-order queue. Priorities are ignored."""
-        return self._runtime.devices.create_stream(device, like)
+        return self._devices.create_stream(device, like)
 
     def destroy_stream(self, stream: Stream) -> None:
         """Let the queue's work begin. The queue goes with the last reference to it."""
@@ -112,135 +111,71 @@ class OpenclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
         """Return the address of the stream's context."""
         return stream.context
 
-    def synchronize(self, stream: Stream) -> None:
-        """Wait until all work on the queue is done, no matter who enqueued it."""
-        self._runtime.captures.check_waiting(stream, "synchronize")
-        stream.synchronize()
-
     def as_stream(self, obj: object) -> Stream | None:
         """Return the stream of a `pyopencl.CommandQueue`. ValueError if the queue is out of order."""
-        return self._runtime.devices.as_stream(obj)
+        return self._devices.as_stream(obj)
 
-    # ---- capability: events --------------------------------------------------------------------
-
-    def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
-        """Mark the present end of the stream's work, or of what the stream has recorded."""
-        return self._runtime.record_event(stream)
-
-    def wait_event(self, stream: Stream, event: Event) -> None:
-        """Let later work on the stream wait for the event. An event of a capture takes the stream into it."""
-        if not self._runtime.captures.link(stream, event):
-            stream.follow(event)
+    def synchronize(self, stream: Stream) -> None:
+        """Wait until all work on the queue is done, no matter who enqueued it."""
+        self.captures.check_waiting(stream, "synchronize")
+        stream.synchronize()
 
     def query(self, stream: Stream) -> bool:
         """Return True if all work on the queue is done."""
-        self._runtime.captures.check_waiting(stream, "query")
+        self.captures.check_waiting(stream, "query")
         return stream.query()
 
-    # ---- capability: enqueue -------------------------------------------------------------------
+    def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
+        """Mark the present end of the stream's work, or of what the stream has recorded."""
+        return stream.record(self.captures.mark(stream))
+
+    def wait_event(self, stream: Stream, event: Event) -> None:
+        """Let later work on the stream wait for the event. An event of a capture takes the stream into it."""
+        if not self.captures.link(stream, event):
+            stream.follow(event)
+
+    # ---- work ----------------------------------------------------------------------------------
 
     def fill(self, stream: Stream, dst: Any, value: int, nbytes: int | None) -> None:
         """Set bytes of a `pyopencl.Buffer`, or of an array in one."""
-        self._runtime.fill(stream, dst, value, nbytes)
+        from ._commands import fill
+
+        self._enqueue(stream, fill(stream, dst, value, nbytes))
 
     def copy(self, stream: Stream, dst: Any, src: Any, nbytes: int | None) -> None:
         """Copy between buffers, or arrays in them."""
-        self._runtime.copy(stream, dst, src, nbytes)
+        from ._commands import copy
+
+        self._enqueue(stream, copy(stream, dst, src, nbytes))
 
     def launch(self, stream: Stream, work: Any, /, *args: Any, **how: Any) -> None:
-        """Run a kernel.
+        """Run a `pyopencl.Kernel`: see `_kernel.launch`."""
+        from ._kernel import launch
 
-        Parameters
-        ----------
-        work : pyopencl.Kernel
-            Of the stream's context. Its own arguments are neither used nor changed.
-        *args
-            All of the kernel's arguments: a `pyopencl.Buffer`, image, sampler or `LocalMemory`, shared
-            virtual memory, an array that begins with its buffer, None for no memory, or a NumPy scalar of
-            the declared type.
-        global_size : int or tuple of int
-            How many work items, by dimension.
-        local_size : int or tuple of int, optional
-            How many of them are a group. By default the runtime chooses.
-        global_offset : int or tuple of int, optional
-            The first global id.
-        """
-        self._runtime.launch(stream, work, *args, **how)
+        self._enqueue(stream, launch(stream, work, *args, **how))
 
-    # ---- capture -------------------------------------------------------------------------------
+    def _enqueue(self, stream: Stream, command: Command | None) -> None:
+        if command is not None and not self.captures.record(stream, "launch", command):
+            stream.enqueue(command)
 
-    def capture_status(self, stream: Stream) -> CaptureStatus:
-        """Return whether the stream takes part in a capture. Nothing breaks one."""
-        return self._runtime.captures.status(stream)
-
-    def capture_info(self, stream: Stream) -> CaptureInfo | None:
-        """Return a number for the capture that the stream takes part in, and how many commands it has."""
-        return self._runtime.captures.info(stream)
-
-    def capture_begin(self, stream: Stream, mode: str) -> Capture:
-        """Record what is enqueued through the library from now on, instead of running it."""
-        return self._runtime.captures.begin(stream)
-
-    def capture_end(self, token: Capture) -> Graph:
-        """End the capture. All streams that took part are ordinary ones again, even if it raises."""
-        return self._runtime.end_capture(token)
-
-    def capture_abandon(self, token: Capture) -> None:
-        """End the capture if it has not ended, and throw away what was recorded."""
-        self._runtime.captures.close(token)
-
-    # ---- graphs and executables ----------------------------------------------------------------
+    # ---- executables ---------------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
         """Make an executable, which is independent of the graph: a command buffer, if there can be one."""
-        return self._runtime.instantiate(graph)
+        from ._executable import Executable
+
+        self._retired.sweep()
+        return Executable(graph, self._devices.extension(graph.origin.ordinal))
 
     def replay(self, executable: Executable, stream: Stream) -> None:
         """Run the executable on the stream, or record its nodes if the stream is capturing."""
-        self._runtime.replay(executable, stream)
-
-    def native_calls(self, stream: Stream) -> OpenclCalls:
-        """Return replays with all attributes looked up before."""
-        return OpenclCalls(self._runtime, stream)
-
-    def destroy_graph(self, graph: Graph) -> None:
-        """Forget what was recorded. Executables have what they need."""
-        graph.nodes = ()
+        if not self.captures.record_graph(stream, executable.nodes):
+            executable.enqueue(stream)
 
     def destroy_executable(self, executable: Executable) -> None:
         """Release the command buffer, and the memory that it uses, when all runs are done."""
-        self._runtime.destroy_executable(executable)
-
-    # ---- looking into a graph ------------------------------------------------------------------
-
-    def nodes(self, graph: Graph) -> tuple[list[GraphNode], list[GraphEdge]]:
-        """List the recorded commands in order, and the dependencies between them."""
-        nodes = [
-            GraphNode(index, node.command.kind, node.command.name) for index, node in enumerate(graph.nodes)
-        ]
-        edges = [
-            GraphEdge(source, target) for target, node in enumerate(graph.nodes) for source in node.after
-        ]
-        return nodes, edges
-
-
-class OpenclCalls(NativeCalls):
-    """Replays on one stream."""
-
-    __slots__ = ("_runtime", "_stream")
-
-    def __init__(self, runtime: Runtime, stream: Stream) -> None:
-        self._runtime = runtime
-        self._stream = stream
-
-    def bind(self, executable: Executable) -> Callable[[], None]:
-        """Return a callable that does what `OpenclBackend.replay` does."""
-        stream, replay, enqueue = self._stream, self._runtime.replay, executable.enqueue
-
-        def launch() -> None:
-            if stream.capture is None:
-                enqueue(stream)
-            else:
-                replay(executable, stream)
-
-        return launch
+        try:
+            self._retired.sweep()
+            self._retired.keep(executable)
+        finally:
+            executable.destroy()

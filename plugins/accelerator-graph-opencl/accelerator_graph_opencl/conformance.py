@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
+from functools import cache
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -36,7 +36,7 @@ class OpenclWork(Work):
     kernel_name = "work"
 
     def __init__(self, device: int = 0) -> None:
-        self.place: Place = _place(device)
+        self.place: Place = place_of(device)
 
     def on(self, device: int) -> OpenclWork:
         """Return the work for another device."""
@@ -51,16 +51,13 @@ class OpenclWork(Work):
         """Return four bytes."""
         return self.buffer(4)
 
-    def enqueue(self, stream: Stream, cell: Any, a: int, b: int) -> None:
+    def enqueue(self, stream: Stream, cell: Any, a: int, b: int, turns: int = 0) -> None:
         """Launch the kernel."""
-        self._launch(stream, cell, a, b, 0)
+        stream.launch(self.place.kernel, cell, *map(np.uint32, (a, b, turns)), global_size=1)
 
     def enqueue_slow(self, stream: Stream, cell: Any, a: int, b: int) -> None:
         """Launch the kernel, with many turns between reading and writing."""
-        self._launch(stream, cell, a, b, self.place.turns)
-
-    def _launch(self, stream: Stream, cell: Any, a: int, b: int, turns: int) -> None:
-        stream.launch(self.place.kernel, cell, *map(np.uint32, (a, b, turns)), global_size=1)
+        self.enqueue(stream, cell, a, b, self.place.turns)
 
     def read(self, cell: Any) -> int:
         """Read four bytes."""
@@ -99,28 +96,18 @@ class Place:
         self.context: cl.Context = queue.context
         self.queue: cl.CommandQueue = cl.CommandQueue(self.context, queue.device)
         self.kernel: cl.Kernel = built_kernel(self.context, _SOURCE, "work")
-        self.turns: int = self._turns_that_take(_SLOW_SECONDS)
+        self.turns: int = 1 << 10
+        while min(self._seconds() for _ in range(20)) < _SLOW_SECONDS:
+            self.turns *= 2
 
-    def _turns_that_take(self, seconds: float) -> int:
-        cell, turns = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4), 1 << 10
-        while min(self._seconds(cell, turns) for _ in range(20)) < seconds:
-            turns *= 2
-        return turns
-
-    def _seconds(self, cell: cl.Buffer, turns: int) -> float:
-        begin = perf_counter()
-        self.kernel(self.queue, (1,), None, cell, *map(np.uint32, (1, 0, turns)))
+    def _seconds(self) -> float:
+        cell, begin = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4), perf_counter()
+        self.kernel(self.queue, (1,), None, cell, *map(np.uint32, (1, 0, self.turns)))
         self.queue.finish()
         return perf_counter() - begin
 
 
-class _Places:
-    made: ClassVar[dict[int, Place]] = {}
-    lock = threading.Lock()
-
-
-def _place(device: int) -> Place:
-    with _Places.lock:
-        if device not in _Places.made:
-            _Places.made[device] = Place(device)
-        return _Places.made[device]
+@cache
+def place_of(device: int) -> Place:
+    """Return the place of a device."""
+    return Place(device)

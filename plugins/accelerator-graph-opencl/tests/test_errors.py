@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from accelerator_graph_opencl import _commands, _queue
 from accelerator_graph_opencl import _driver as driver
+from accelerator_graph_opencl import _stream
 from accelerator_graph_opencl._devices import Devices
 
 import accelerator_graph as ag
@@ -37,15 +37,24 @@ def failing(code: int) -> Callable[..., int]:
     return lambda *arguments: code
 
 
-FUNCTIONS = {
-    "retain": (driver, "retain_memory"),
-    "clone": (driver, "clone_kernel"),
-    "enqueue_kernel": (driver, "enqueue_kernel"),
-    "enqueue_fill": (_commands, "enqueue_fill"),
-    "enqueue_copy": (_commands, "enqueue_copy"),
-    "flush": (_queue, "flush"),
-}
-RECORDING = ("create", "finalize", "kernel", "fill", "copy", "enqueue")
+def raising(code: int) -> Callable[..., int]:
+    def call(*arguments: Any) -> int:
+        raise driver.cl.LogicError(driver.cl._cl._ErrorRecord("clFoo failed", code, "clFoo"))
+
+    return call
+
+
+def creating(code: int) -> Callable[..., int]:
+    def create(*arguments: Any) -> int:
+        arguments[-1]._obj.value = code
+        return 0
+
+    return create
+
+
+ENQUEUEING = ("enqueue_kernel", "enqueue_memset", "enqueue_memcpy")
+OTHERS = ("retain", "clone", "flush")
+RECORDING = ("create", "finalize", "kernel", "memset", "memcpy", "enqueue")
 
 
 class Fault:
@@ -55,28 +64,29 @@ class Fault:
         self._monkeypatch = monkeypatch
 
     def plant(self, name: str, code: int) -> None:
-        def created(*arguments: Any) -> int:
-            arguments[-1]._obj.value = code
-            return 0
-
+        patch = self._monkeypatch
         if name in RECORDING:
             original = Devices.extension
+            function = (creating if name == "create" else failing)(code)
 
             def extension(devices: Devices, ordinal: int) -> Any:
                 found = original(devices, ordinal)
                 assert found is not None
-                functions = found.functions._replace(**{name: created if name == "create" else failing(code)})
-                return found._replace(functions=functions)
+                return found._replace(functions={**found.functions, name: function})
 
-            self._monkeypatch.setattr(Devices, "extension", extension)
+            patch.setattr(Devices, "extension", extension)
+        elif name in ENQUEUEING:
+            patch.setitem(driver.enqueue, name.removeprefix("enqueue_"), failing(code))
+        elif name == "retain":
+            patch.setattr(driver.cl.Buffer, "from_int_ptr", raising(code))
         elif name == "clone":
-            self._monkeypatch.setattr(*FUNCTIONS[name], created)
+            patch.setattr(driver.cl.Kernel, "clone", raising(code))
         else:
-            self._monkeypatch.setattr(*FUNCTIONS[name], failing(code))
+            patch.setattr(_stream, "flush", failing(code))
 
 
 @pytest.mark.parametrize("buffers", [True, False])
-@pytest.mark.parametrize("name", [*FUNCTIONS, *RECORDING])
+@pytest.mark.parametrize("name", [*ENQUEUEING, *OTHERS, *RECORDING])
 def test_a_failing_function(place: Place, monkeypatch: pytest.MonkeyPatch, name: str, buffers: bool) -> None:
     has_buffers = ag.backends.get("opencl").command_buffer_version(0) is not None  # type: ignore[attr-defined]
     if name in RECORDING and not (buffers and has_buffers):

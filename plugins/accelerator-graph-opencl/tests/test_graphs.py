@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from accelerator_graph_opencl import _driver as driver
-from accelerator_graph_opencl import _kernel
 from accelerator_graph_opencl._command_buffer import CommandBuffer
+from accelerator_graph_opencl._commands import Command
 from accelerator_graph_opencl._devices import Devices
 from accelerator_graph_opencl._extension import WITHOUT_PENDING_STATE
 
@@ -37,7 +37,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
         monkeypatch.setattr(kind, name, counted)
 
     count(CommandBuffer, "calls", "buffers")
-    count(_kernel.Kernel, "on", "commands")
+    count(Command, "on", "commands")
     return counts
 
 
@@ -82,24 +82,6 @@ def test_a_queue_that_does_not_fit_gets_the_commands(
     graph.replay()
     assert place.read(cell) == [2]
     assert (counts.buffers, counts.commands) == (0, 1)
-
-
-def test_without_simultaneous_use_no_run_waits(
-    place: Place, counts: Counts, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int] | None
-) -> None:
-    """While a command buffer is pending, the commands are enqueued instead."""
-    if version is None or version >= WITHOUT_PENDING_STATE:
-        pytest.skip("this version of command buffers has no pending state")
-    change_extension(monkeypatch, simultaneous=False, flags=0)
-    cell = place.buffer()
-    with ag.Graph(stream=place.stream) as graph:
-        place.launch("slow", cell, TURNS)
-    for _ in range(15):
-        graph.replay()
-    assert place.read(cell) == [2**15 - 1]
-    assert counts.buffers >= 1
-    assert counts.commands >= 1
-    assert counts.buffers + counts.commands == 15
 
 
 def test_a_pending_command_buffer_is_refused_by_the_runtime(
@@ -147,10 +129,8 @@ def test_the_points_decide_the_order_of_a_forked_graph(
     )
     right = [2**10 - 1, 2**5 - 1]
     assert result() == right
-    original = CommandBuffer._record
-    monkeypatch.setattr(
-        CommandBuffer, "_record", lambda self, name, f, after, a: original(self, name, f, (), a)
-    )
+    original = CommandBuffer.record
+    monkeypatch.setattr(CommandBuffer, "record", lambda self, kind, after, a: original(self, kind, (), a))
     assert any(result() != right for _ in range(50))
 
 
@@ -163,14 +143,14 @@ def test_a_kernel_that_can_not_be_recorded_is_enqueued(
     def refuse(self: CommandBuffer, *arguments: Any) -> int:
         raise refused
 
-    monkeypatch.setattr(CommandBuffer, "kernel", refuse)
+    monkeypatch.setattr(CommandBuffer, "record", refuse)
     cell = place.buffer()
     with ag.Graph(stream=place.stream) as graph:
         place.launch("add", cell, 2)
         place.stream.fill(place.buffer(), 1)
     graph.replay()
     assert place.read(cell) == [2]
-    assert (counts.buffers, counts.commands) == (0, 1)
+    assert (counts.buffers, counts.commands) == (0, 2)
 
 
 def test_commands_of_one_run_stay_together(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,9 +164,9 @@ def test_commands_of_one_run_stay_together(place: Place, monkeypatch: pytest.Mon
         graphs.append(graph)
     barrier = threading.Barrier(2)
     log: list[tuple[int, int]] = []
-    command = _kernel.Kernel.on
+    command = Command.on
 
-    def logged(self: _kernel.Kernel, queue: int) -> Any:
+    def logged(self: Command, queue: int) -> Any:
         enqueue = command(self, queue)
 
         def call() -> int:
@@ -196,7 +176,7 @@ def test_commands_of_one_run_stay_together(place: Place, monkeypatch: pytest.Mon
 
         return call
 
-    monkeypatch.setattr(_kernel.Kernel, "on", logged)
+    monkeypatch.setattr(Command, "on", logged)
 
     def replay(graph: ag.Graph) -> None:
         barrier.wait()

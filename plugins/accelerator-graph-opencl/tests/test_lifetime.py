@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import gc
 from typing import Any
+from weakref import WeakSet
 
 import pytest
-from accelerator_graph_opencl import _driver as driver
+from accelerator_graph_opencl import _commands, _executable, _kernel
+from accelerator_graph_opencl._command_buffer import CommandBuffer
+from accelerator_graph_opencl._commands import Command
 
 import accelerator_graph as ag
 from conftest import TURNS, Place
 
 
 @pytest.fixture
-def alive(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """The handles of our own that were made in this test and are alive."""
-    alive: set[int] = set()
-    made, released = driver.Owned.__init__, driver.Owned.__del__
+def alive(monkeypatch: pytest.MonkeyPatch) -> WeakSet[Any]:
+    """The commands and command buffers that were made in this test and are alive."""
+    alive: WeakSet[Any] = WeakSet()
+    for kind in (Command, CommandBuffer):
+        watched = type(kind.__name__, (kind,), {})  # so that it can be referenced weakly
+        made = kind.__init__
 
-    def make(self: driver.Owned, handle: int, release: Any) -> None:
-        made(self, handle, release)
-        alive.add(id(self))
+        def make(self: Any, *arguments: Any, made: Any = made, **how: Any) -> None:
+            alive.add(self)
+            made(self, *arguments, **how)
 
-    def release(self: driver.Owned) -> None:
-        released(self)
-        alive.discard(id(self))
-
-    monkeypatch.setattr(driver.Owned, "__init__", make)
-    monkeypatch.setattr(driver.Owned, "__del__", release)
+        monkeypatch.setattr(watched, "__init__", make)
+        for module in (_commands, _kernel, _executable):
+            if hasattr(module, kind.__name__):
+                monkeypatch.setattr(module, kind.__name__, watched)
     gc.collect()
     return alive
 
 
-def test_nothing_is_left_alive(place: Place, alive: set[int]) -> None:
+def test_nothing_is_left_alive(place: Place, alive: WeakSet[Any]) -> None:
     cell, other = place.buffer(), place.buffer()
 
     def work() -> None:
@@ -65,7 +68,7 @@ def test_nothing_is_left_alive(place: Place, alive: set[int]) -> None:
     assert cell.reference_count == other.reference_count == 1
 
 
-def test_a_run_in_progress_keeps_what_it_needs(place: Place, alive: set[int]) -> None:
+def test_a_run_in_progress_keeps_what_it_needs(place: Place, alive: WeakSet[Any]) -> None:
     cell = place.buffer()
     with ag.Graph(stream=place.stream) as graph:
         for _ in range(5):

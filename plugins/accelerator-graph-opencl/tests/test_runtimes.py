@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from accelerator_graph_opencl._command_buffer import CommandBuffer
-from accelerator_graph_opencl._kernel import kernel_command
+from accelerator_graph_opencl._kernel import launch
 
 import accelerator_graph as ag
 from conftest import TURNS, Place
@@ -25,12 +25,11 @@ IN_ORDER, OUT_OF_ORDER = False, True
 
 def recorded(place: Place, cell: cl.Buffer, out_of_order: bool) -> CommandBuffer:
     """Return a command buffer of ten slow kernels without points to wait for."""
-    extension = ag.backends.get("opencl")._runtime.devices.extension(0)  # type: ignore[attr-defined]
+    extension = ag.backends.get("opencl")._devices.extension(0)  # type: ignore[attr-defined]
     buffer = CommandBuffer(extension, place.stream.native, out_of_order=out_of_order)
     for _ in range(10):
         turns = np.uint32(200_000)
-        command = kernel_command(place.stream.native, place.kernels["slow"], cell, turns, global_size=1)
-        command.retain()
+        command = launch(place.stream.native, place.kernels["slow"], cell, turns, global_size=1)
         command.record(buffer, ())
         buffer_keeps.append(command)
     buffer.finalize()
@@ -49,7 +48,7 @@ def test_which_queue_decides_the_order(
     cell, queue = place.buffer(), cl.CommandQueue(place.context, properties=int(used))
     buffer = recorded(place, cell, made)
     queues = ctypes.byref(ctypes.c_void_p(queue.int_ptr))
-    code = buffer._enqueue(1, queues, buffer.handle, 0, None, None)
+    code = buffer.extension.functions["enqueue"](1, queues, buffer.handle, 0, None, None)
     queue.finish()
     if made != used and version < (0, 9, 7):
         assert code == -1140, "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR"

@@ -139,7 +139,7 @@ def test_nothing_is_left_of_what_was_destroyed(backend, stream):
             else:
                 refused("illegal_call", backend.query, stream)
                 refused("invalidated", backend.capture_end, token)
-        assert not backend._captures._open
+        assert not backend.captures._open
         executable = backend.instantiate(graph)
         launch = backend.native_calls(stream).bind(executable)
         launch()

@@ -8,16 +8,15 @@ from functools import partial
 from typing import Any, ClassVar
 
 from accelerator_graph.backends.base import Availability, GraphContents, Misfit
+from accelerator_graph.backends.recording import Graph, Recorded
 from accelerator_graph.errors import driver_error
 from kit.command_lists import (
     PATIENCE,
-    Command,
     CommandList,
     CommandLists,
     Event,
     Executable,
     Fence,
-    Graph,
     Lists,
     ListsWork,
     OutOfObjects,
@@ -29,11 +28,12 @@ from kit.command_lists import (
 from kit.planted.collection import caught_by
 
 
-def with_commands(graph: Graph, former: Graph, pick: Callable[[Command, Command], Command]) -> Graph:
+def with_commands(graph: Graph, former: Graph, pick: Callable[[Recorded, Recorded], Recorded]) -> Graph:
     """Return a graph with commands that were picked from two graphs of one shape; else the first."""
-    if len(graph.commands) != len(former.commands):
+    if len(graph.nodes) != len(former.nodes):
         return graph
-    return Graph([pick(new, old) for new, old in zip(graph.commands, former.commands, strict=True)])
+    nodes = [pick(new, old) for new, old in zip(graph.nodes, former.nodes, strict=True)]
+    return Graph(nodes, graph.origin)
 
 
 # ---- updates -----------------------------------------------------------------------------------
@@ -42,8 +42,8 @@ def with_commands(graph: Graph, former: Graph, pick: Callable[[Command, Command]
 @caught_by("test_updated_fills_and_copies_are_those_of_the_other", work=ListsWork)
 class UpdateKeepsFills(CommandLists):
     def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
-        def pick(new: Command, old: Command) -> Command:
-            return old if new.kind == old.kind == "memset" else new
+        def pick(new: Recorded, old: Recorded) -> Recorded:
+            return old if new.work.kind == old.work.kind == "memset" else new
 
         return super().update(executable, former, with_commands(graph, former, pick))
 
@@ -51,8 +51,8 @@ class UpdateKeepsFills(CommandLists):
 @caught_by("test_updated_graph_has_the_dependencies_of_the_other", work=ListsWork)
 class UpdateKeepsDependencies(CommandLists):
     def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
-        def pick(new: Command, old: Command) -> Command:
-            return Command(new.number, new.kind, new.name, new.run, old.after, new.lane)
+        def pick(new: Recorded, old: Recorded) -> Recorded:
+            return new._replace(after=old.after)
 
         return super().update(executable, former, with_commands(graph, former, pick))
 
@@ -295,7 +295,7 @@ class TimesTheGraphItself(CommandLists):
         ends: Sequence[Fence],
     ) -> Graph:
         timed = super().with_marks(graph, before, after, starts, ends)
-        graph.commands = timed.commands
+        graph.nodes = timed.nodes
         return timed
 
 

@@ -100,7 +100,7 @@ class ExecutableNeedsItsGraph(CpuBackend):
 )
 class DestroyBreaksCaptures(CpuBackend):
     def destroy_executable(self, executable: Any) -> None:
-        for capture in self._captures._open:
+        for capture in self.captures._open:
             capture.status = CaptureStatus.INVALIDATED
         super().destroy_executable(executable)
 
@@ -114,7 +114,7 @@ class DestroyBreaksCapturesAndSaysSo(DestroyBreaksCaptures):
 @caught_by("test_captures_nest_on_different_streams")
 class InstantiateBreaksCaptures(CpuBackend):
     def instantiate(self, graph: Any) -> Any:
-        for capture in self._captures._open:
+        for capture in self.captures._open:
             capture.status = CaptureStatus.INVALIDATED
         return super().instantiate(graph)
 
@@ -139,7 +139,7 @@ class DropsStreamsWithWork(CpuBackend):
 @caught_by("test_destroying_disturbs_no_capture")
 class DestroyingAnEventBreaksCaptures(CpuBackend):
     def destroy_event(self, event: Any) -> None:
-        for capture in self._captures._open:
+        for capture in self.captures._open:
             capture.status = CaptureStatus.INVALIDATED
 
 
@@ -178,7 +178,7 @@ class DestroysAStreamOnce(Explicit):
 @caught_by("test_destroying_disturbs_no_capture")
 class DestroyingAStreamBreaksCaptures(CpuBackend):
     def destroy_stream(self, stream: Any) -> None:
-        for capture in list(self._captures._open):
+        for capture in list(self.captures._open):
             capture.status = CaptureStatus.INVALIDATED
         super().destroy_stream(stream)
 

@@ -42,7 +42,7 @@ class NeverAbandons(CpuBackend):
 class AbandonsTheNextCapture(CpuBackend):
     def capture_abandon(self, token: Any) -> None:
         super().capture_abandon(token)
-        for capture in list(self._captures._open):
+        for capture in list(self.captures._open):
             super().capture_abandon(capture)
 
 
@@ -161,7 +161,7 @@ class AbandonRaises(CpuBackend):
 @caught_by("test_capture_abandon_twice_is_harmless")
 class AbandonsOnce(CpuBackend):
     def capture_abandon(self, token: Any) -> None:
-        self._captures._open.remove(token)
+        self.captures._open.remove(token)
         super().capture_abandon(token)
 
 

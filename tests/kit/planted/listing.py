@@ -266,7 +266,7 @@ class AllocatesHostMemoryInCaptures(CpuBackend):
     """As a vendor's allocation does that is not relaxed."""
 
     def host_memory(self, stream: Any, nbytes: int) -> int:
-        for capture in [*self._captures._open]:
+        for capture in [*self.captures._open]:
             capture.status = CaptureStatus.INVALIDATED
         return super().host_memory(stream, nbytes)
 
@@ -307,6 +307,18 @@ class TellsNoSizesAmongParameters(CpuBackend):
 @caught_by("test_calls_about_other_objects_disturb_no_capture")
 class ListingBreaksCaptures(CpuBackend):
     def nodes(self, graph: Any) -> Any:
-        for capture in self._captures._open:
+        for capture in self.captures._open:
             capture.status = CaptureStatus.INVALIDATED
         return super().nodes(graph)
+
+
+@caught_by("test_capture_front_moves_with_each_node")
+class FrontStandsStill(CpuBackend):
+    def capture_front(self, stream: Any) -> int:
+        return 1
+
+
+@caught_by("test_profilers_ids_are_as_many_as_the_nodes")
+class OneIdForAllNodes(CpuBackend):
+    def profiler_ids(self, graph: Any, executable: Any | None) -> list[int]:
+        return [1 for _ in self.nodes(graph)[0]]

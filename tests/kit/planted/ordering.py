@@ -43,7 +43,7 @@ class WaitDoesNothing(CpuBackend):
 @caught_by("test_stream_runs_work_and_synchronize_waits")
 class DoesNotWait(CpuBackend):
     def synchronize(self, stream: Any) -> None:
-        self._captures.check_waiting(stream, "synchronize")
+        self.captures.check_waiting(stream, "synchronize")
 
 
 @caught_by("test_asking_for_a_run_while_one_runs_is_no_error")

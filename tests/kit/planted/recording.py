@@ -33,7 +33,7 @@ class FillIgnoresCaptures(CpuBackend):
 @caught_by("test_work_of_another_thread_is_not_captured_on_another_stream")
 class CapturesEveryStream(CpuBackend):
     def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
-        for capture in self._captures._open:
+        for capture in self.captures._open:
             stream = next(iter(capture.streams))
         super().launch(stream, work, *args, **how)
 

@@ -223,6 +223,49 @@ class RecordedReplaysComeFirst(NothingNative):
         capture._entries.insert(0, capture._entries.pop())
 
 
+class RecordsGraphs(NothingNative):
+    """No bug: records a run of a graph, not of an executable."""
+
+    records_graphs = True
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        if self.capture_status(stream) is not CaptureStatus.NONE:
+            raise DriverError("it is capturing.", backend=self.name, call="replay", reason="illegal_call")
+        super().replay(executable, stream)
+
+    def record_graph(self, stream: Any, graph: Any) -> None:
+        super().replay(CpuExecutable(graph), stream)
+
+
+@caught_by("test_recorded_replay_of_a_fork_keeps_its_place", "test_add_records_a_run")
+class RecordedGraphsComeFirst(RecordsGraphs):
+    def record_graph(self, stream: Any, graph: Any) -> None:
+        super().record_graph(stream, graph)
+        entries = stream.capture._entries
+        entries.insert(0, entries.pop())
+
+
+@caught_by("test_replay_onto_a_capturing_stream", "test_recorded_replays_nest")
+class RecordsNoGraph(RecordsGraphs):
+    def record_graph(self, stream: Any, graph: Any) -> None:
+        pass
+
+
+@caught_by("test_recorded_replay_outlives_its_graph")
+class RecordedGraphsAreNotCopied(RecordsGraphs):
+    def record_graph(self, stream: Any, graph: Any) -> None:
+        super().record_graph(stream, graph)
+        self.recorded = stream.capture._entries[-1], graph
+
+    def destroy_graph(self, graph: Any) -> None:
+        entry, recorded = getattr(self, "recorded", (None, None))
+        super().destroy_graph(graph)
+        if recorded is graph and entry is not None:
+            del self.recorded
+            call = entry[0][2] if isinstance(entry, tuple) else entry.work[2]
+            call[0].__self__.calls.clear()
+
+
 @caught_by("test_each_replay_runs_the_work_once")
 class RunsOnce(Explicit):
     """An executable is used up by its first run."""

@@ -142,7 +142,7 @@ class WaitsForItsOwnThread(CpuBackend):
 @caught_by("test_captures_in_two_threads_at_once")
 class OneCaptureInTheProcess(CpuBackend):
     def capture_begin(self, stream: Any, mode: str) -> Any:
-        if any(each.thread is not threading.current_thread() for each in self._captures._open):
+        if any(each.thread is not threading.current_thread() for each in self.captures._open):
             raise DriverError("another thread captures.", reason="foreign_capture")
         return super().capture_begin(stream, mode)
 

@@ -131,6 +131,6 @@ class ExplicitMisfitsAreSentences(Explicit, UpdatesGraphs):
 @caught_by("test_calls_about_other_objects_disturb_no_capture")
 class UpdatingBreaksCaptures(CpuBackend):
     def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
-        for capture in self._captures._open:
+        for capture in self.captures._open:
             capture.status = CaptureStatus.INVALIDATED
         return super().update(executable, former, graph)

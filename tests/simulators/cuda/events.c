@@ -5,8 +5,14 @@
 
 enum { BLOCKING_SYNC = 1, NO_TIMING = 2, INTERPROCESS = 4, EXTERNAL = 1 };
 
+struct mark { /* of a run that was launched and has not come to the node */
+    struct marker *marker;
+    struct mark *next;
+};
+
 struct event {
     handle handle, context;
+    struct mark *records, *waits; /* of nodes, the oldest first */
     bool timed;
     struct marker *marker; /* null: never recorded, or recorded in a capture */
     struct capture *capture;
@@ -18,6 +24,20 @@ static void forget(struct event *event) {
     if (event->capture) capture_release(event->capture);
     event->marker = NULL;
     event->capture = NULL;
+}
+
+static void add(struct mark **marks, struct marker *marker) {
+    while (*marks) marks = &(*marks)->next;
+    *marks = calloc(1, sizeof **marks);
+    (*marks)->marker = marker;
+}
+
+static struct marker *taken(struct mark **marks) {
+    struct mark *first = *marks;
+    struct marker *marker = first->marker;
+    *marks = first->next;
+    free(first);
+    return marker;
 }
 
 API(2, 0, cuEventCreate, 2000, cuEventCreate, handle *, answer, unsigned, flags) {
@@ -36,6 +56,8 @@ API(1, 0, cuEventDestroy, 4000, cuEventDestroy_v2, handle, which) {
     struct event *event = handle_get(which, EVENT);
     if (!event) return INVALID_HANDLE;
     forget(event);
+    while (event->records) marker_release(taken(&event->records));
+    while (event->waits) marker_release(taken(&event->waits));
     handle_drop(event->handle);
     nodes_free(&event->frontier);
     free(event);
@@ -81,22 +103,44 @@ API(3, 0, cuEventRecordWithFlags, 11010, cuEventRecordWithFlags, handle, event, 
     return flags ? record_as_node(event, stream) : record(event, stream);
 }
 
-/* An event that a node records is not done from a launch on until the run reaches the node. */
+/* An event that a node records is not done from a launch on until the run reaches the node. A node that waits
+ * for it waits for what was recorded or launched before its own launch. */
 
 bool event_known(handle which) { return handle_get(which, EVENT); }
 
 void event_expect(handle which) {
     struct event *event = handle_get(which, EVENT);
-    if (!event || (event->marker && !event->marker->done)) return;
+    if (!event) return;
     forget(event);
     event->marker = calloc(1, sizeof *event->marker);
     event->marker->references = 1;
+    add(&event->records, marker_keep(event->marker));
+}
+
+void event_expect_wait(handle which) {
+    struct event *event = handle_get(which, EVENT);
+    if (event) add(&event->waits, marker_keep(event->marker));
 }
 
 void event_reach(handle which) {
     driver_lock();
     struct event *event = handle_get(which, EVENT);
-    if (event && event->marker) marker_reach(event->marker);
+    if (event && event->records) {
+        struct marker *marker = taken(&event->records);
+        marker_reach(marker);
+        marker_release(marker);
+    }
+    driver_unlock();
+}
+
+void event_wait(handle which) {
+    driver_lock();
+    struct event *event = handle_get(which, EVENT);
+    if (event && event->waits) {
+        struct marker *marker = taken(&event->waits);
+        marker_wait(marker);
+        marker_release(marker);
+    }
     driver_unlock();
 }
 
@@ -172,7 +216,12 @@ API(3, 0, cuStreamWaitEvent, 3020, cuStreamWaitEvent, handle, which, handle, for
     struct event *event = handle_get(for_, EVENT);
     struct stream *stream;
     if (!event) return INVALID_HANDLE;
+    if (flags & ~(unsigned)EXTERNAL) return INVALID_VALUE;
     TRY(stream_of(which, &stream));
+    if (flags) { /* only in a capture, whose graph then has a node that waits for the event */
+        if (!stream->capture || event->capture) return INVALID_VALUE;
+        return enqueue(which, &(struct work){.kind = WORK_WAIT, .event = for_});
+    }
     if (stream->legacy && capture_implied(stream->context)) return CAPTURE_IMPLICIT;
     if (stream->capture && stream->capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
     if (event->capture) return join(stream, event);

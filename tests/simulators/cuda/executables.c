@@ -135,6 +135,7 @@ static CUresult account(struct executable *executable) {
         if (plan->works[i].kind == WORK_ALLOC) graph_memory_live(plan->works[i].memory, true);
         if (plan->works[i].kind == WORK_FREE) graph_memory_live(plan->works[i].memory, false);
         if (plan->works[i].kind == WORK_EVENT) event_expect(plan->works[i].event);
+        if (plan->works[i].kind == WORK_WAIT) event_expect_wait(plan->works[i].event);
     }
     return SUCCESS;
 }

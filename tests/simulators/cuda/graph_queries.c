@@ -115,6 +115,23 @@ API(2, 0, cuGraphChildGraphNodeGetGraph, 10000, cuGraphChildGraphNodeGetGraph, h
     return SUCCESS;
 }
 
+/* The graph's id in the upper half, and in the lower one the node's own, which the nodes of an executable
+ * have as well. */
+API(2, 0, cuGraphNodeGetToolsId, 13010, cuGraphNodeGetToolsId, handle, which, uint64_t *, answer) {
+    struct node *node = handle_get(which, NODE);
+    if (!node) return INVALID_VALUE;
+    *answer = (uint64_t)node->graph->id << 32;
+    for (size_t i = 0; node->graph->nodes.items[i] != node; i++) ++*answer;
+    return SUCCESS;
+}
+
+API(2, 0, cuGraphExecGetId, 13010, cuGraphExecGetId, handle, which, unsigned *, answer) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    if (!executable) return INVALID_VALUE;
+    *answer = executable->plan->graph->id;
+    return SUCCESS;
+}
+
 /* ---- a picture ----------------------------------------------------------------------------------- */
 
 static const char *label(const struct node *node) {
@@ -125,6 +142,7 @@ static const char *label(const struct node *node) {
         case WORK_HOST: return "HOST";
         case WORK_CHILD: return "GRAPH";
         case WORK_EVENT: return "EVENT_RECORD";
+        case WORK_WAIT: return "WAIT_EVENT";
         case WORK_ALLOC: return "MEM_ALLOC";
         case WORK_FREE: return "MEM_FREE";
         case WORK_CONDITIONAL: return "CONDITIONAL";

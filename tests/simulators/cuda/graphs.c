@@ -32,7 +32,9 @@ void nodes_free(struct nodes *nodes) {
 /* ---- graphs -------------------------------------------------------------------------------------- */
 
 struct graph *graph_new(bool named) {
+    static unsigned graphs;
     struct graph *graph = calloc(1, sizeof *graph);
+    graph->id = ++graphs;
     if (named) graph->handle = handle_new(GRAPH, graph);
     graph->references = 1;
     return graph;

@@ -35,6 +35,7 @@ struct node {
 };
 
 struct graph {
+    unsigned id; /* as profilers name it */
     handle handle; /* 0 for an executable's own copy, whose nodes have none either */
     int references;
     bool owned;     /* by a node */

@@ -8,7 +8,7 @@
 
 /* The numbers of the node types in the API. */
 enum work_kind { WORK_KERNEL = 0, WORK_COPY = 1, WORK_FILL = 2, WORK_HOST = 3, WORK_CHILD = 4,
-    WORK_EMPTY = 5, WORK_EVENT = 7, WORK_ALLOC = 10, WORK_FREE = 11, WORK_CONDITIONAL = 13,
+    WORK_EMPTY = 5, WORK_WAIT = 6, WORK_EVENT = 7, WORK_ALLOC = 10, WORK_FREE = 11, WORK_CONDITIONAL = 13,
     WORK_CALLBACK = 100 /* of no node */ };
 
 enum { MOST_PARAMETERS = 8, MOST_PARAMETER_BYTES = 128 };
@@ -44,7 +44,7 @@ struct work {
     host_function host;
     callback callback;
     handle stream; /* of a callback */
-    handle event;  /* that is recorded */
+    handle event;  /* that is recorded, or waited for */
     void *data;
     struct allocation *memory;
     handle function; /* of a kernel: a function's or a kernel's handle, whichever was launched */
@@ -145,6 +145,8 @@ CUresult enqueue(handle stream, const struct work *work);
 
 bool event_known(handle event);
 void event_expect(handle event); /* a run that records it was launched */
+void event_expect_wait(handle event); /* or one that waits for it */
+void event_wait(handle event);
 void event_reach(handle event);
 
 #endif

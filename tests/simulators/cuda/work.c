@@ -114,6 +114,7 @@ void work_run(const struct work *work) {
         case WORK_FILL: run_fill(&work->fill); break;
         case WORK_HOST: work->host(work->data); break;
         case WORK_EVENT: event_reach(work->event); break;
+        case WORK_WAIT: event_wait(work->event); break;
         case WORK_CALLBACK: work->callback(work->stream, SUCCESS, work->data); break;
         case WORK_ALLOC:
         case WORK_FREE:

@@ -1,0 +1,90 @@
+"""A run of a graph that is recorded inside another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..errors import CaptureError
+from .capture import has_one_executable
+from .streams import capture_of, describe
+
+if TYPE_CHECKING:
+    from .replay import Runner
+    from .streams import Stream
+
+
+class _Check:
+    """Has replays of a graph check what the work of a graph inside it needs."""
+
+    __slots__ = ("check",)
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self.check = check
+
+    def hand_on(self) -> _Check:
+        return self
+
+
+def record(runner: Runner, stream: Stream) -> bool:
+    """Record a run in the capture of a stream; return False if a launch by the backend does that.
+
+    The capture keeps alive what the run needs, and its graph checks what the recorded graph would check.
+
+    Raises
+    ------
+    CaptureError
+        The run can't be recorded. The capture is as before.
+    """
+    backend, parent = stream._backend, capture_of(stream)
+    if parent is None:  # another library's, which the backend records in
+        return False
+    executable = runner.launchable()
+    captured = runner.captured or executable.work
+    native = None
+    if backend.records_graphs:
+        if captured is None:
+            raise _not_recorded(stream, "the graph was not kept; capture it with Graph(keep_graph=True)")
+        if executable.changes is not None and executable.changes.made:
+            raise _not_recorded(
+                stream,
+                "set_node() has changed nodes of its executable, and the run would be without these changes; "
+                "capture its work again, with recapture()",
+            )
+        if runner.lease.in_use and parent.lease.shown == runner.lease.shown:
+            raise _not_recorded(
+                stream,
+                "both use one memory pool, so the run would write over what the capture has in it; capture "
+                "into another pool",
+            )
+        native = captured.lent()
+        if native is None:
+            raise _not_recorded(
+                stream,
+                "it may draw random numbers, which would be the same in every run; replay it once before, "
+                "so that this is known, or capture its work here",
+            )
+        if has_one_executable(backend, native):
+            raise _not_recorded(
+                stream,
+                "it allocates or frees memory or has conditional nodes, which no driver takes inside another "
+                "graph; capture its work here",
+            )
+    check = runner.launching.owner.check
+    if check is not None:
+        check()
+        parent.observations.append(_Check(check))
+    needed: tuple[object, ...] = (runner.retained, runner.lease.shared())
+    if captured is not None and captured.recorder is not backend:
+        needed = (*needed, captured)  # a framework's graph has its memory
+    parent.retained.append(needed)
+    if native is not None:
+        backend.record_graph(stream._native, native)
+    return native is not None
+
+
+def _not_recorded(stream: Stream, why: str) -> CaptureError:
+    return CaptureError(
+        f"replay onto the {describe(stream)}, which is capturing: the run can't be recorded: {why}.",
+        reason="illegal_call",
+    )
