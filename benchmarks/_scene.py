@@ -152,7 +152,7 @@ class Hip(Scene):
         self.hip = hip
         self.backend_of = ag.backends.get("hip")
         self.cell = self.call("hipMalloc", 64)
-        function = self.backend_of._driver.function
+        function = self.backend_of.driver.function
         self.launch = ctypes.cast(function("hipGraphLaunch"), ctypes.c_void_p).value
         self.synchronize = ctypes.cast(function("hipStreamSynchronize"), ctypes.c_void_p).value
 

@@ -28,7 +28,7 @@ def work_of(backend):
         code, cell = hip.hipMalloc(64)
         assert int(code) == 0
         return lambda stream: stream.fill(cell, 1)
-    runtime = ag.backends.get(backend)._driver
+    runtime = ag.backends.get(backend).driver
     with runtime.current(runtime.primary_context(0)):
         cell = int(runtime.call("cuMemAlloc", 64))
     return lambda stream: stream.fill(cell, 1, 64)
@@ -41,7 +41,7 @@ def device_free(backend):
         from hip import hip
 
         return hip.hipMemGetInfo()[1] // 1024
-    runtime = ag.backends.get(backend)._driver
+    runtime = ag.backends.get(backend).driver
     with runtime.current(runtime.primary_context(0)):
         return runtime.call("cuMemGetInfo")[0] // 1024
 

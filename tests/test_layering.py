@@ -29,10 +29,15 @@ RULES = [
     ),
     ("backends.memory", "_interpreter", ""),
     ("backends._shared", "errors _interpreter backends.base backends.mixins backends._shared", ""),
+    (
+        "backends.driver",
+        "errors _interpreter backends.base backends.mixins backends.memory backends._shared",
+        "",
+    ),
     ("backends.recording", "errors backends.base backends.mixins backends._contract", ""),
     ("backends.cpu backends._cpu", f"{VENDOR} backends.recording backends._cpu", ""),
-    ("backends.cuda backends._cuda", f"{VENDOR} backends._cuda", "cuda"),
-    ("backends.hip backends._hip", f"{VENDOR} backends._hip", "hip"),
+    ("backends.cuda backends._cuda", f"{VENDOR} backends.driver backends._cuda", "cuda"),
+    ("backends.hip backends._hip", f"{VENDOR} backends.driver backends._hip", "hip"),
     (
         "backends.registry backends._registry",
         "errors _interpreter _plugins backends.base backends._contract backends._registry",

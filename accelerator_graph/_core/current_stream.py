@@ -16,7 +16,7 @@ from ..interop import registry as interop
 from . import capture_table, ownership, stream_stack
 from .capture import Where
 from .stream_stack import current_streams
-from .streams import Borrowed, FrameworkCurrent, Stream, describe, innermost
+from .streams import FrameworkCurrent, Stream, describe, innermost
 
 if TYPE_CHECKING:
     from ..backends.base import AnyBackend as Backend
@@ -76,13 +76,7 @@ def current(backend: str | None = None, *, or_default: bool = False) -> Stream |
                 "of that backend, or enter one first."
             )
         return stream
-    backend = backend or registry.chosen()
-    if backend is not None:
-        runtime = registry.get(backend)
-        native = runtime.current_stream()
-        if native is not None:
-            return Stream._make(runtime, native, runtime.device_of(native), Borrowed(None))
-    return _of_frameworks(backend, or_default)
+    return _of_frameworks(backend or registry.chosen(), or_default)
 
 
 def _of_frameworks(backend: str | None, or_default: bool) -> Stream | None:

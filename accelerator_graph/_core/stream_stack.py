@@ -288,9 +288,6 @@ def _backend_of(streams: list[Current]) -> Backend | None:
 
 
 def _device_of(runtime: Backend, streams: list[Current]) -> int:
-    native = runtime.current_stream()
-    if native is not None:
-        return runtime.device_of(native)
     here = [stream for stream in streams if stream.backend == runtime.name]
     here = [stream for stream in here if stream.handle] or here
     _agree(here, "device")

@@ -188,7 +188,7 @@ class Section:
         self.end()
         self._guard = None
 
-    __exit__ = cast("Callable[..., None]", _SectionExit(_exit))
+    __exit__: Callable[..., None] = cast("Callable[..., None]", _SectionExit(_exit))
 
 
 class Between(Section):

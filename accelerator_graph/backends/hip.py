@@ -3,64 +3,53 @@
 A stream is any ``ihipStream_t``, ours or a framework's. Graphs, executables, events and captures remember the
 device that they belong to, so that any thread can use and release them.
 
-This module and `cuda` mirror each other: they have the same methods in the same order.
+This module and `cuda` mirror each other: `driver` has what they share, and what each adds comes in the same
+order.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-from collections.abc import Callable, Sequence, Set
-from contextlib import AbstractContextManager
+from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any, ClassVar
 
 from . import base
 from ._hip import capture as _capture
 from ._hip import events as _events
-from ._hip.capture import Capture
-from ._hip.driver import Driver, Graph, Handle, plain
+from ._hip.driver import Driver, Graph
 from ._hip.events import Event
 from ._hip.launch import Executable, has_runs, launch_function, launcher, settle
 from ._hip.nodes import one_root
 from ._hip.probe import probe
-from ._shared import (
-    ACTIVE,
-    CAPTURE_MODES,
-    CAPTURE_STATUSES,
-    INVALIDATED,
-    LEGACY_STREAMS,
-    NOT_READY,
-    PER_THREAD_STREAM,
-    SPECIAL_STREAMS,
-    clamped,
-    is_handle,
-    open_driver,
-    refuse_legacy,
-)
 from .base import (
     Availability,
     Capability,
-    CaptureInfo,
     CaptureMode,
     CaptureStatus,
     LaunchFunction,
     NativeCalls,
     StatusFunction,
 )
-from .mixins import ExternalEvents, Lends, MarksProgress, RecordsReplays, TimesGraphs, UpdatesGraphs
+from .driver import (
+    ACTIVE,
+    SPECIAL_STREAMS,
+    Capture,
+    DriverCalls,
+    DriverGraphs,
+    is_handle,
+)
+from .mixins import ExternalEvents, RecordsReplays, TimesGraphs, UpdatesGraphs
 
 _LEGACY = 1
 _NOT_FOUND = 500
 _FILLS_OF_HOST_MEMORY = 70_200_000
 """The version from which replays do them: 6.4 does them once, when the graph is instantiated."""
-_PORTABLE_AND_COHERENT = 0x4000_0001
 _UPDATES_TESTED = (6_04, 7_02)
 """The runtimes on which tests have shown that an update changes what runs. Others have answered success and
 launched the former packets (rocm-systems#10021)."""
 
 
-class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsReplays, UpdatesGraphs):
+class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, UpdatesGraphs):
     """AMD GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
@@ -68,10 +57,11 @@ class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsRepla
     hip-python's pointers and objects with ``__cuda_array_interface__``, for which their pointer is passed.
     """
 
-    __slots__ = ("_driver",)
+    __slots__ = ()
+
+    driver: Any
 
     api_version: ClassVar[int] = 1
-    capture_modes: ClassVar[tuple[CaptureMode, ...]] = CAPTURE_MODES
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
     replay_ignores_captures: ClassVar[bool] = True
@@ -79,57 +69,25 @@ class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsRepla
 
     # ---- being there -----------------------------------------------------------------------------
 
-    _usable: ClassVar[Availability | None] = None
-    """The last answer of `probe`, if it was usable: `open` does not probe again."""
+    driver_type: ClassVar[type[Any]] = Driver
+    executable_type: ClassVar[type[Executable]] = Executable
+    hiding: ClassVar[str] = "HIP_VISIBLE_DEVICES"
 
     @classmethod
-    def probe(cls) -> Availability:
-        """Look for hip-python, the runtime and a device. Initialises nothing and never raises."""
-        found = probe()
-        cls._usable = found if found.usable else None
-        return found
-
-    def open(self) -> None:
-        """Initialise the runtime."""
-        self._driver = open_driver(
-            self.name, self._usable or self.probe(), Driver, "runtime", "HIP_VISIBLE_DEVICES"
-        )
+    def look(cls) -> Availability:
+        """Look for hip-python, the runtime and a device."""
+        return probe()
 
     def capabilities(self, device: int) -> Set[str]:
         """Return the capabilities of the runtime's version, the same on every device."""
-        version, lacks = self._driver.version, set[Capability]()
+        version, lacks = self.driver.version, set[Capability]()
         if version < _FILLS_OF_HOST_MEMORY:
             lacks.add(Capability.PROGRESS)
         if version // 1_00000 not in _UPDATES_TESTED:
             lacks.add(Capability.UPDATE)
         return self.inherited - lacks
 
-    def device_count(self) -> int:
-        """Return how many devices there are."""
-        return self._driver.device_count
-
     # ---- streams ---------------------------------------------------------------------------------
-
-    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
-        """Make a non-blocking stream on `device`, which is also the device of `like`."""
-        driver = self._driver
-        with driver.relaxed(device):
-            priority = clamped(priority, driver.call("hipDeviceGetStreamPriorityRange"))
-            flags = int(driver.api.hipStreamNonBlocking)
-            return driver.stream_type(driver.call("hipStreamCreateWithPriority", flags, priority))
-
-    def destroy_stream(self, stream: Any) -> None:
-        """Release a stream that `create_stream` made."""
-        self._driver.destroy_stream(stream)
-
-    def device_of(self, stream: Any) -> int:
-        """Return the ordinal of a stream's device: the current device for the special streams."""
-        return self._driver.device_of(stream)
-
-    def synchronize(self, stream: Any) -> None:
-        """Wait until all work on the stream is done."""
-        with self._driver.current_for(stream):
-            self._driver.call("hipStreamSynchronize", int(stream))
 
     def as_stream(self, obj: object) -> Any | None:
         """Recognise handles and the stream objects of hip-python.
@@ -139,13 +97,13 @@ class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsRepla
         ValueError
             There is no such stream in this process; using it would crash.
         """
-        stream_type = self._driver.stream_type
+        stream_type = self.driver.stream_type
         if not isinstance(obj, stream_type) and not is_handle(obj):
             return None
         handle = int(obj)
         if handle == _LEGACY:  # the same stream as 0, but several calls crash on it (rocm-systems#11011)
             handle = 0
-        if handle not in SPECIAL_STREAMS and not self._driver.has_stream(handle):
+        if handle not in SPECIAL_STREAMS and not self.driver.has_stream(handle):
             raise ValueError(
                 f"{handle:#x} is not the handle of a stream; pass one that has not been destroyed."
             )
@@ -155,41 +113,33 @@ class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsRepla
 
     def record_event(self, stream: Any, *, timed: bool = False) -> Event:
         """Mark the present end of the stream's work."""
-        device = self._driver.device_of(stream)
-        with self._driver.current(device):
-            return _events.record(self._driver, int(stream), device, timed=timed)
+        driver: Driver = self.driver
+        device = driver.place_of(stream)
+        return driver.within(device, _events.record, driver, int(stream), device, timed)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
-        with self._driver.current_for(stream):
-            if event.capture:
-                _events.refuse_other_device(self._driver, stream, event)
-            _events.wait(self._driver, int(stream), event)
-
-    def destroy_event(self, event: Event) -> None:
-        """Release an event."""
-        self._driver.destroy("hipEventDestroy", event)
-
-    def query(self, stream: Any) -> bool:
-        """Return True if all work on the stream is done."""
-        with self._driver.current_for(stream):
-            return self._driver.is_done("hipStreamQuery", int(stream))
+        driver = self.driver
+        device = driver.place_of(stream)
+        if event.capture:
+            _events.refuse_other_device(driver, device, event)
+        driver.within(device, _events.wait, driver, int(stream), event)
 
     # ---- capability: external events -------------------------------------------------------------
 
     def external_event(self, stream: Any, *, timed: bool = False) -> Event:
         """Make an event that marks nothing yet."""
-        driver, device = self._driver, self._driver.device_of(stream)
+        driver, device = self.driver, self.driver.place_of(stream)
         flags = driver.api.hipEventDefault if timed else driver.api.hipEventDisableTiming
-        with driver.current(device):
-            return Event(driver.call("hipEventCreateWithFlags", int(flags)), device, 0, ())
+        call = driver.call, "hipEventCreateWithFlags"
+        return Event(driver.within(device, *call, int(flags)), device, 0, ())
 
     def record_external(self, stream: Any, event: Event) -> None:
         """Record an event; in a capture as a node, for which there is a flag that crashes elsewhere."""
-        driver = self._driver
+        driver = self.driver
         captured = self.capture_status(stream) is not CaptureStatus.NONE
-        with driver.current_for(stream):
-            driver.call("hipEventRecordWithFlags", event.handle, int(stream), int(captured))
+        with driver.current(driver.place_of(stream)):
+            driver.call("hipEventRecordWithFlags", event.handle, stream, int(captured))
             here = _events.position(driver, int(stream)) if captured else None
             event.capture, event.nodes = (here.capture, here.nodes) if here else (0, ())
 
@@ -198,182 +148,80 @@ class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsRepla
 
         There, a node that waits would be a circle for the runtime, which 6.4 follows for ever.
         """
-        driver = self._driver
+        driver = self.driver
         captured = self.capture_status(stream) is not CaptureStatus.NONE
-        with driver.current_for(stream):
+        with driver.current(driver.place_of(stream)):
             if captured and event.capture and _events.position(driver, int(stream)).capture == event.capture:
                 _events.wait(driver, int(stream), event)
             else:
-                driver.call("hipStreamWaitEvent", int(stream), event.handle, int(captured))
-
-    # ---- capability: timing ----------------------------------------------------------------------
-
-    def query_event(self, event: Event) -> bool:
-        """Return True if the work before the event is done."""
-        with self._driver.current(event.device):
-            return self._driver.is_done("hipEventQuery", event.handle)
-
-    def synchronize_event(self, event: Event) -> None:
-        """Wait until the work before the event is done."""
-        with self._driver.current(event.device):
-            self._driver.call("hipEventSynchronize", event.handle)
-
-    def elapsed_time(self, start: Event, end: Event) -> float | None:
-        """Return the milliseconds between two events; None if one of them is not done."""
-        with self._driver.current(start.device):
-            answer = self._driver.answer("hipEventElapsedTime", start.handle, end.handle)
-        return None if answer[0] == NOT_READY else float(self._driver.checked("hipEventElapsedTime", answer))
+                driver.call("hipStreamWaitEvent", stream, event.handle, int(captured))
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 
-    def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
-        """Set `nbytes` bytes at `dst` to `value`."""
-        from .memory import memory_of
-
-        target = memory_of(plain(dst, self._driver.pointer_type), nbytes, writable=True, device=True)
-        if target.nbytes:
-            with self._driver.current_for(stream):
-                self._driver.call("hipMemsetAsync", target.address, value, target.nbytes, int(stream))
-
-    def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
-        """Copy `nbytes` bytes between any two memories of the host and its devices."""
-        from .memory import memory_of
-
-        source = memory_of(plain(src, self._driver.pointer_type), nbytes, writable=False, device=True)
-        target = memory_of(plain(dst, self._driver.pointer_type), source.nbytes, writable=True, device=True)
-        if source.nbytes:
-            kind = int(self._driver.api.hipMemcpyKind.hipMemcpyDefault)
-            with self._driver.current_for(stream):
-                self._driver.call(
-                    "hipMemcpyAsync", target.address, source.address, source.nbytes, kind, int(stream)
-                )
-
-    def launch(
-        self,
-        stream: Any,
-        work: Any,
-        /,
-        *args: Any,
-        grid: int | tuple[int, ...],
-        block: int | tuple[int, ...],
-        shared_bytes: int = 0,
-    ) -> None:
-        """Enqueue a kernel. The values of its arguments are copied before this returns."""
-        from ._shared.kernels import Arguments, geometry, kernel_handle
-
-        driver = self._driver
-        kernel = kernel_handle(work)
-        shape = geometry(grid, block, shared_bytes)
-        arguments = Arguments(args, driver.pointer_type)
-        with driver.current_for(stream):
-            driver.call("hipModuleLaunchKernel", kernel, *shape, int(stream), arguments.pointer, None)
-
     def host_memory(self, stream: Any, nbytes: int) -> int:
         """Return the address of pinned memory."""
-        driver = self._driver
-        if driver.version < _FILLS_OF_HOST_MEMORY:
+        if self.driver.version < _FILLS_OF_HOST_MEMORY:
             raise base.unsupported(self, Capability.PROGRESS)
-        with driver.relaxed_for(stream):
-            address = int(driver.call("hipHostMalloc", nbytes, _PORTABLE_AND_COHERENT))
-        ctypes.memset(address, 0, nbytes)
-        return address
+        return super().host_memory(stream, nbytes)
 
     # ---- capture ---------------------------------------------------------------------------------
 
-    def capture_status(self, stream: Any) -> CaptureStatus:
-        """Return whether the stream is capturing. The legacy stream never is.
-
-        For a stream that has been destroyed, ``hipStreamIsCapturing`` would answer garbage.
-        """
-        driver, handle = self._driver, int(stream)
-        if handle in LEGACY_STREAMS:
-            return CaptureStatus.NONE
-        if handle != PER_THREAD_STREAM:
-            code, _ = driver.answer("hipStreamGetDevice", handle)
-            if code not in (0, INVALIDATED):  # 901: a HIP on top of CUDA answers any call so
-                driver.failed("hipStreamGetDevice", code)
-        return CAPTURE_STATUSES[driver.call("hipStreamIsCapturing", handle)]
-
-    def capture_info(self, stream: Any) -> CaptureInfo | None:
-        """Return the runtime's number of the capture of the stream, and how many nodes it has recorded."""
-        if int(stream) in LEGACY_STREAMS:
-            return None
-        with self._driver.current_for(stream):
-            found = _capture.info(self._driver, int(stream))
-        return None if found is None else CaptureInfo(*found)
-
     def capture_front(self, stream: Any) -> tuple[int, ...]:
         """Return the handles of the nodes that the stream's next one will follow."""
-        with self._driver.current_for(stream):
-            return _events.position(self._driver, int(stream)).nodes
+        driver: Driver = self.driver
+        return driver.within(driver.place_of(stream), _events.position, driver, int(stream)).nodes
 
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the runtime itself."""
-        return _HipCalls(self._driver, stream)
-
-    def relaxed(self, stream: Any) -> AbstractContextManager[None]:
-        """Return a context in which this thread disturbs no capture on the device of a stream or a graph."""
-        driver = self._driver
-        return driver.relaxed(stream.device if isinstance(stream, Handle) else driver.device_of(stream))
+        return _HipCalls(self, stream)
 
     def capture_begin(self, stream: Any, mode: CaptureMode) -> Capture:
-        """Begin a capture on an idle stream."""
-        refuse_legacy(stream)
+        """Begin a capture on an idle stream, on which no run is going on from then on."""
         if has_runs(int(stream)):
             with self.relaxed(stream):
-                settle(int(stream), partial(self._driver.is_done, "hipStreamQuery", int(stream)))
-        return _capture.begin(self._driver, stream, mode)
+                settle(int(stream), partial(self.driver.is_done, "hipStreamQuery", stream))
+        return super().capture_begin(stream, mode)
 
-    def capture_end(self, token: Capture) -> Graph:
-        """End the capture and return the graph."""
-        return _capture.end(self._driver, token)
-
-    def capture_abandon(self, token: Capture) -> None:
-        """End the capture and throw away what was recorded."""
-        _capture.abandon(self._driver, token)
+    def discard(self, capture: Capture, answer: tuple[Any, ...]) -> None:
+        """Destroy the graph if the runtime returned one; reset the stream after a failure."""
+        if answer[0] == 0:
+            super().discard(capture, answer)
+        else:
+            _capture.reset(self.driver, capture)
+            capture.over = True
 
     # ---- graphs and executables ------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
-        """Make an executable: each replay frees what the last one left.
+        """Make an executable."""
+        driver = self.driver
+        with driver.relaxed(graph.place), one_root(driver, graph.handle):
+            handle = driver.call("hipGraphInstantiateWithFlags", graph.handle, driver.instantiate_flags)
+        return Executable(handle, graph.place)
 
-        CUDA's flag for the priorities of nodes is left out, since the runtime refuses both flags together.
-        """
-        driver = self._driver
-        wanted = driver.api.hipGraphInstantiateFlags.hipGraphInstantiateFlagAutoFreeOnLaunch
-        with driver.relaxed(graph.device), one_root(driver, graph.handle):
-            handle = driver.call("hipGraphInstantiateWithFlags", graph.handle, int(wanted))
-        return Executable(handle, graph.device)
-
-    def replay(self, executable: Executable, stream: Any) -> None:
-        """Enqueue one run of the executable on the stream."""
-        launcher(self._driver, executable, int(stream))()
+    launcher = launcher  # its runs come one after another
 
     def record_graph(self, stream: Any, graph: Graph) -> None:
         """Record a run of the graph on a capturing stream, as a child graph."""
-        with self._driver.current_for(stream):
-            _capture.record_graph(self._driver, int(stream), graph.handle)
+        driver = self.driver
+        driver.within(driver.place_of(stream), _capture.record_graph, driver, stream, graph.handle)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ."""
-        if self._driver.version // 1_00000 not in _UPDATES_TESTED:
+        if self.driver.version // 1_00000 not in _UPDATES_TESTED:
             raise base.unsupported(self, Capability.UPDATE)
         from ._hip.update import update
 
-        return update(self._driver, executable, former, graph)
-
-    def destroy_graph(self, graph: Graph) -> None:
-        """Release a graph."""
-        self._driver.destroy("hipGraphDestroy", graph)
+        return update(self.driver, executable, former, graph)
 
     def destroy_executable(self, executable: Executable) -> None:
         """Release an executable."""
         executable.move(None)
         event, executable.event = executable.event, 0
         if event:
-            with self._driver.relaxed(executable.device):
-                self._driver.answer("hipEventDestroy", event)
-        self._driver.destroy("hipGraphExecDestroy", executable)
+            with self.driver.relaxed(executable.place):
+                self.driver.answer("hipEventDestroy", event)
+        super().destroy_executable(executable)
 
     # ---- looking into a graph --------------------------------------------------------------------
 
@@ -381,8 +229,8 @@ class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsRepla
         """List the nodes, with their parameters, and the dependencies."""
         from ._hip.node import list_nodes
 
-        with self._driver.current(graph.device):
-            return list_nodes(self._driver, graph.handle)
+        with self.driver.current(graph.place):
+            return list_nodes(self.driver, graph.handle)
 
     def instantiate_timed(
         self, graph: Graph, before: Sequence[int], after: Sequence[int]
@@ -390,18 +238,7 @@ class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsRepla
         """Make an executable of a copy that has nodes which record events."""
         from ._hip.timing import instantiate_timed
 
-        return instantiate_timed(self, self._driver, graph, before, after)
-
-    def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
-        """Return what the runtime reports about the memory of the device. These calls disturb no capture."""
-        driver, kinds, device = self._driver, self._driver.api.hipGraphMemAttributeType, obj.device
-        wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
-        with driver.current(device):
-            used, reserved = (
-                driver.call("hipDeviceGetGraphMemAttribute", device, int(each)) for each in wanted
-            )
-            free, total = driver.call("hipMemGetInfo")
-        return base.DeviceMemory(free, total, used, reserved)
+        return instantiate_timed(self, self.driver, graph, before, after)
 
     def host_bytes(self, obj: Graph | Executable) -> int | None:
         """Return by how much the heap of the C library grows with a copy of a graph; None if it is not known.
@@ -413,12 +250,12 @@ class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsRepla
 
         if isinstance(obj, Executable):
             return None
-        driver = self._driver
-        with driver.relaxed(obj.device):
+        driver = self.driver
+        with driver.relaxed(obj.place):
             before = heap_bytes()
             if before is None:
                 return None
-            copy = Graph(driver.call("hipGraphClone", obj.handle), obj.device)
+            copy = Graph(driver.call("hipGraphClone", obj.handle), obj.place)
             try:
                 after = heap_bytes()
             finally:
@@ -429,9 +266,9 @@ class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsRepla
         """Return what the runtime knows of the memory at these addresses; not all host memory is known."""
         from .memory import is_readable
 
-        driver = self._driver
+        driver = self.driver
         found: list[base.MemoryState | None] = []
-        with driver.relaxed(graph.device):
+        with driver.relaxed(graph.place):
             for address in addresses:
                 code, *_ = driver.answer("hipMemGetAddressRange", address)
                 if code:
@@ -440,54 +277,19 @@ class HipBackend(Lends, ExternalEvents, MarksProgress, TimesGraphs, RecordsRepla
                 found.append("gone" if is_unknown else None if code else "there")
         return found
 
-    def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
-        """Let the runtime write the graph to `path` in the DOT language."""
-        flags = self._driver.api.hipGraphDebugDotFlags
-        wanted = int(flags.hipGraphDebugDotFlagsVerbose) if verbose else 0
-        with self._driver.current(graph.device):
-            self._driver.call("hipGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
-        return True
 
-    def handle_int(self, obj: Any) -> int:
-        """Return the runtime's handle of a stream, a graph or an executable."""
-        return int(obj.handle if isinstance(obj, Handle) else obj)
-
-    # ---- captures that a framework records -------------------------------------------------------
-
-    def borrow_graph(self, handle: int, stream: Any) -> Graph:
-        """Return a graph that its owner has recorded on this stream."""
-        return Graph(handle, self._driver.device_of(stream))
-
-    def borrow_executable(self, handle: int, graph: Graph) -> Executable:
-        """Return an executable that stays its owner's."""
-        return Executable(handle, graph.device)
-
-
-class _HipCalls(NativeCalls):
+class _HipCalls(DriverCalls):
     """Calls of the runtime for one stream."""
 
-    __slots__ = ("_driver", "_stream")
-
-    def __init__(self, driver: Driver, stream: Any) -> None:
-        self._driver = driver
-        self._stream = int(stream)
-
-    def bind(self, executable: Executable) -> Callable[[], None]:
-        """Return the launch of an executable as a callable."""
-        return launcher(self._driver, executable, self._stream)
+    __slots__ = ()
 
     def launch_function(self, executable: Executable) -> LaunchFunction | None:
         """Return ``hipGraphLaunch``, on condition that the latest run was on the same stream."""
-        return launch_function(self._driver, executable, self._stream)
+        return launch_function(self.driver, executable, int(self._stream))
 
     def status_function(self) -> StatusFunction | None:
         """Return ``hipStreamIsCapturing``, for streams that ``hipStreamGetDevice`` knows to be alive."""
-        if self._stream in SPECIAL_STREAMS:
+        if int(self._stream) in SPECIAL_STREAMS:
             return None
-        address, alive = map(self._driver.address, ("hipStreamIsCapturing", "hipStreamGetDevice"))
+        address, alive = map(self.driver.address, ("hipStreamIsCapturing", "hipStreamGetDevice"))
         return StatusFunction(address, ACTIVE, alive) if address and alive else None
-
-    def upload(self, executable: Executable) -> None:
-        """Prepare an executable for its first run. AMD's runtime 7.2 only checks it."""
-        driver = self._driver
-        driver.relaxed_for(self._stream).run(driver.call, "hipGraphUpload", executable.handle, self._stream)

@@ -24,7 +24,6 @@ class Fails(CpuBackend):
     """Updates and instantiations fail on demand."""
 
     updates = instantiates = True
-    single = False
     held = None
 
     def update(self, executable, former, graph):
@@ -37,9 +36,6 @@ class Fails(CpuBackend):
         if not self.instantiates:
             raise failure("instantiate")
         return super().instantiate(graph)
-
-    def single_executable(self, graph):
-        return self.single
 
 
 class LaunchesAtOnce(Fails):
@@ -179,7 +175,7 @@ def test_a_new_executable_that_can_not_be_made(backend, capture, stream, ran, mo
 def test_work_of_which_there_is_one_executable(backend, capture, stream, log, ran, monkeypatch):
     graph, other = capture("a"), capture("b", "c")
     graph.instantiate()
-    monkeypatch.setattr(Fails, "single", True)
+    monkeypatch.setattr(Fails, "single_executable", frozenset(("host",)))
     for refused in (lambda: graph.update(other), other.clone):
         with pytest.raises(ag.UnsupportedError, match=r"one graph at a time .* recapture\(\)"):
             refused()

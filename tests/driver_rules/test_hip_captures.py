@@ -11,7 +11,7 @@ from ctypes import byref, c_size_t, c_uint64, c_void_p
 
 import pytest
 
-from accelerator_graph.backends._shared import PER_THREAD_STREAM
+from accelerator_graph.backends.driver import PER_THREAD_STREAM
 from backends.hip.bench import (
     TIMEOUT,
     Block,

@@ -7,13 +7,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_ubyte
-from functools import partial
 from typing import Any
 
 from cuda.bindings import driver
 
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import capture, raw_calls, update
+from accelerator_graph.backends._cuda import raw_calls, update
 from accelerator_graph.backends._cuda.hot_calls import HotCalls, hot_calls
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 from accelerator_graph.testing.works.cuda import call, device
@@ -209,7 +208,7 @@ DESTROYS = {
     "cuGraphExecDestroy": "executables",
     "cuStreamDestroy": "streams",
 }
-ABANDON, OVER = capture.abandon.__code__, capture._over.__code__
+ABANDON, OVER = Backend.capture_abandon.__code__, Backend.discard.__code__
 
 
 def unsaid(function: str, codes: list[Any]) -> bool:
@@ -259,15 +258,14 @@ NAMES = {
 @contextmanager
 def noting(note: Callable[[str], None]) -> Iterator[None]:
     """Let every call of the backend be noted."""
-    driver = registry.get("cuda")._driver
+    driver = registry.get("cuda").driver
     api = driver.api
     launch = driver.launch_found
     driver.launch_found = type(launch)(0, launch.failed)  # what C calls is not noted
     driver.api = _Api(api, note)
-    asking = driver.ask_current, driver.ask_context, driver.ask_status, driver.capture_info
+    asking = driver.ask_current, driver.ask_context, driver.ask_status, driver.ask_capture
     hot = HotCalls(*asking, driver.relaxed, driver.wait)
     driver.use(hot_calls(driver, None))  # in Python, which does the same
-    driver.capture_info = partial(capture.info, driver)  # asked where C would be
     calls, call_each = raw_calls.calls_of(driver), update.call_each
 
     def noted(name: str, function: Any) -> Any:
@@ -307,7 +305,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
 
 def forget_contexts(_: object) -> None:
     """Let the backend be as it was before its first use of a device."""
-    registry.get("cuda")._driver._primary.clear()
+    registry.get("cuda").driver._primary.clear()
 
 
 FIRST_USE: Callable[[Any], None] | None = forget_contexts

@@ -81,20 +81,23 @@ def pytest_generate_tests(metafunc):
     gc.freeze()  # what is there by now need not be looked at in every collection
     cases = []
     for operation in OPERATIONS:
-        calls = calls_of(operation, vendor.HOME)
-        assert calls == calls_of(operation, ELSEWHERE)
-        cases += [(operation, call) for call in calls]
+        at_home = {str(call) for call in calls_of(operation, vendor.HOME)}
+        calls = calls_of(operation, ELSEWHERE)
+        missing = [call.function for call in calls if str(call) not in at_home]
+        assert len(at_home) + len(missing) == len(calls)
+        assert {vendor.SET_PLACE}.issuperset(missing), "only what is current already need not be set"
+        for call in calls:
+            cases.append((operation, call, (vendor.HOME if str(call) in at_home else ELSEWHERE, ELSEWHERE)))
     gc.enable()
     metafunc.parametrize(
-        ("operation", "call", "number"),
+        ("operation", "call", "places", "number"),
         [(*each, number) for number, each in enumerate(cases)],
-        ids=[f"{operation.name}-{call}" for operation, call in cases],
+        ids=[f"{operation.name}-{call}" for operation, call, _ in cases],
     )
 
 
-def test_a_call_fails(operation, call, number):
+def test_a_call_fails(operation, call, places, number):
     problems = []
-    places = vendor.HOME, ELSEWHERE
     for nth, (code, late) in enumerate(failures(call.function, number)):
         place = places[(number + nth) % 2]
         vendor.go_to(place)

@@ -13,7 +13,6 @@ from typing import Any
 from accelerator_graph._core import replay
 from accelerator_graph.api import Graph
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._hip import capture
 from accelerator_graph.backends._hip import driver as _hip_driver
 from accelerator_graph.backends.hip import HipBackend as Backend
 from accelerator_graph.testing.works import hip as works
@@ -229,7 +228,7 @@ DESTROYS = {
     "hipGraphExecDestroy": "executables",
     "hipStreamDestroy": "streams",
 }
-ABANDON, OVER = capture.abandon.__code__, capture._over.__code__
+ABANDON, OVER = Backend.capture_abandon.__code__, Backend.discard.__code__
 
 _PROFILE = Graph.profile.__code__
 _ASKED_IN_C = {replay.Binding.launch.__code__}
@@ -296,7 +295,7 @@ class _Library:
 @contextmanager
 def noting(note: Callable[[str], None]) -> Iterator[None]:
     """Let every call of the backend be noted."""
-    driver = registry.get("hip")._driver
+    driver = registry.get("hip").driver
     library = driver._library
     driver._library = _Library(library, note)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from accelerator_graph._core import ownership, pools, replay
+from accelerator_graph.backends.driver import Capture, DriverBackend, Relaxed
 from accelerator_graph.errors import BackendUnavailableError, DriverError
 
 BACKEND = os.environ.get("FAULTS_BACKEND", "cuda")
@@ -39,7 +41,7 @@ def room(name: str) -> Any:
 
 def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     """Put what `make` makes of a function in its place. There has to be one of that name."""
-    setattr(owner, name, make(vars(owner)[name]))
+    setattr(owner, name, make(inspect.getattr_static(owner, name)))
 
 
 def do_nothing(original: Any) -> Any:
@@ -98,37 +100,33 @@ def bind_without_errors() -> None:
 
 
 def stay_relaxed() -> None:
-    driver = room("driver").Driver
-    if callable(driver.relaxed):
-        replace(driver, "relaxed", never_leave)
-    else:  # each driver has its own
-        replace(room("hot_calls").Relaxed, "end", lambda end: lambda self: (self._mode.clear(), end(self)))
+    replace(Relaxed, "end", lambda end: lambda self: (self._mode.clear(), end(self)))
 
 
 def begin_without_abandoning() -> None:
-    begin = room("capture").begin.__code__
+    begin = DriverBackend.capture_begin.__code__
 
     def make(original: Any) -> Any:
-        def abandon(driver: Any, capture: Any) -> None:
+        def abandon(self: Any, token: Any) -> None:
             if sys._getframe(1).f_code is not begin:
-                original(driver, capture)
+                original(self, token)
 
         return abandon
 
-    replace(room("capture"), "abandon", make)
+    replace(DriverBackend, "capture_abandon", make)
 
 
 def error_of(change: Callable[..., Any]) -> Callable[[], None]:
     """Let errors be made from other facts."""
     return lambda: replace(
-        room("errors"),
-        "call_failed",
-        lambda failed: lambda name, call, code, *more: change(failed, name, call, code, *more),
+        import_module("accelerator_graph.backends._shared.driver"),
+        "driver_error",
+        lambda failed: lambda **facts: change(failed, **facts),
     )
 
 
-def without_reason(failed: Any, *facts: Any) -> DriverError:
-    error: DriverError = failed(*facts)
+def without_reason(failed: Any, **facts: Any) -> DriverError:
+    error: DriverError = failed(**facts)
     error.reason = "other"
     return error
 
@@ -217,11 +215,11 @@ BUGS = {
         *("every_call", "stream-query and StreamQuery", "the code was swallowed"),
     ),
     "an error names another call": Bug(
-        error_of(lambda failed, name, call, *more: failed(name, "another", *more)),
+        error_of(lambda failed, **facts: failed(**facts | {"call": "another"})),
         *("every_call", "stream-fill and Memset", "another call is named"),
     ),
     "an error names another code": Bug(
-        error_of(lambda failed, name, call, code, *more: failed(name, call, type(code)(ANOTHER_CODE), *more)),
+        error_of(lambda failed, **facts: failed(**facts | {"code": ANOTHER_CODE})),
         *("every_call", "stream-fill and Memset", "another code is named"),
     ),
     "the reason of an error is lost": Bug(
@@ -235,7 +233,7 @@ BUGS = {
         *("every_call", "capture-with and BeginCapture", r"7\d\d late: a capture was left open"),
     ),
     "a capture that an interrupt follows is left open": Bug(
-        lambda: replace(room("capture"), "abandon", do_nothing),
+        lambda: replace(DriverBackend, "capture_abandon", do_nothing),
         *("interrupts", "any_moment and capture-with-passes"),
         "at .*: a capture was left open",
     ),
@@ -244,16 +242,14 @@ BUGS = {
         *("threads", "died_is_abandoned and True", "a capture was left open"),
     ),
     "a capture that is over is ended once more": Bug(
-        lambda: replace(
-            room("capture").Capture, "over", lambda slot: property(lambda _: False, lambda *_: None)
-        ),
+        lambda: replace(Capture, "over", lambda slot: property(lambda _: False, lambda *_: None)),
         *("collection", "takes_no_later_one", "the later capture was ended"),
     ),
     "an object is destroyed again if an interrupt follows": Bug(
         destroy_again, *("interrupts", "any_moment_of_a_destruction", "at .*: a stale handle")
     ),
     "the context or device of the caller does not come back": Bug(
-        lambda: replace(room("driver").Driver, "current", never_leave),
+        lambda: replace(room("driver").Driver, "exchanged", never_leave),
         *("every_call", "stream-query", "the (contexts|current device)"),
     ),
     "the capture mode of the thread does not come back": Bug(
@@ -279,7 +275,7 @@ BUGS = {
         launch_what_nobody_holds, *("replays", "reset_during_a_launch", "destroyed under the launch")
     ),
     "a stream is queried without its context": Bug(
-        lambda: replace(room("driver").Driver, "current", lambda original: lambda *_: nullcontext()),
+        lambda: replace(room("driver").Driver, "exchanged", lambda original: lambda *_: nullcontext()),
         *("threads", "thread_without_a_context", "returned CUDA_ERROR_INVALID_CONTEXT", "cuda"),
     ),
     "the thread's last error stays": Bug(

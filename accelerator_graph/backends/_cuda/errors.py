@@ -5,23 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...errors import DriverError, UnsupportedError, driver_error
-from .._shared import reasons
+from ...errors import DriverError, Reason, UnsupportedError, driver_error
+from ..driver import reasons
 
 _DEVICE_LOST = (214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911)
 _REASONS = reasons(_DEVICE_LOST)
 
 
-def call_failed(backend: str, call: str, code: Any) -> DriverError:
-    """Make the error for a call that answered `code`, a ``CUresult``."""
-    return driver_error(
-        backend=backend,
-        call=call,
-        code=int(code),
-        code_name=code.name,
-        reason=_REASONS.get(int(code), "other"),
-        detail=_explanation(code),
-    )
+def explain(code: Any) -> tuple[str, str, Reason]:
+    """Return the name of a ``CUresult``, what the documentation says of it, and the neutral reason."""
+    return code.name, _explanation(code), _REASONS.get(int(code), "other")
 
 
 def call_broke(

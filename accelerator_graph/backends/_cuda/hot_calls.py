@@ -6,33 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..._interpreter.interruptions import Section
+from ..driver import Relaxed
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from .driver import Driver
 
     Number = Callable[..., int]
-
-    class Driver(Protocol):
-        """What the calls need of `driver.Driver`."""
-
-        @property
-        def api(self) -> Any: ...
-        @property
-        def success(self) -> Any: ...
-        @property
-        def relaxed_mode(self) -> Any: ...
-        @property
-        def capture_function(self) -> str: ...
-        @property
-        def ask_current(self) -> Number: ...
-        def address(self, function: str, version: int) -> int: ...
-        def call(self, function: str, *args: Any) -> Any: ...
-        def keep(self, answers: list[Any], function: str, arg: Any, *before: Any) -> None: ...
-        def failed(self, function: str, code: Any) -> NoReturn: ...
-        def answered(self, function: str, number: int) -> NoReturn: ...
-        def set_back(self, context: int) -> None: ...
-
+    Capture = Callable[[Any], tuple[int, int] | None]
 
 _RELAXING = ("cuCtxGetCurrent", "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode")
 """The functions that `Relaxed` calls, numbered as in `fast/relaxed.h`."""
@@ -52,9 +32,9 @@ class HotCalls:
         Returns the number of a context, which no other context ever gets.
     status : callable
         Returns the capture status of a stream.
-    capture_info : callable or None
+    capture : callable
         Returns the number of a stream's capture and how many nodes it has; None if there is none or it is
-        broken. None without the extension.
+        broken.
     relaxed : callable
         Takes a context, and returns a section that makes it current, as `Driver.current` does. Calls made
         meanwhile disturb no capture, not even this thread's.
@@ -62,21 +42,21 @@ class HotCalls:
         Waits until all work on a stream is done.
     """
 
-    __slots__ = ("capture_info", "context", "current", "relaxed", "status", "wait")
+    __slots__ = ("capture", "context", "current", "relaxed", "status", "wait")
 
     def __init__(
         self,
         current: Number,
         context: Number,
         status: Number,
-        capture_info: Callable[[Any], tuple[int, int] | None] | None,
+        capture: Capture,
         relaxed: Callable[[Any], Relaxed],
         wait: Callable[[Any], object],
     ) -> None:
         self.current = current
         self.context = context
         self.status = status
-        self.capture_info = capture_info
+        self.capture = capture
         self.relaxed = relaxed
         self.wait = wait
 
@@ -95,25 +75,23 @@ def hot_calls(driver: Driver, extension: Any) -> HotCalls:
         asking("cuCtxGetCurrent"),
         asking("cuCtxGetId"),
         asking("cuStreamIsCapturing"),
-        _capture_info(driver, extension),
+        _capture(driver, extension),
         _relaxing(driver, extension),
         _waiting(driver, extension),
     )
 
 
-def _capture_info(driver: Driver, extension: Any) -> Callable[[Any], tuple[int, int] | None] | None:
+def _capture(driver: Driver, extension: Any) -> Capture:
     with_edges = driver.address("cuStreamGetCaptureInfo", 12030)
     info = with_edges or driver.address("cuStreamGetCaptureInfo", _CUDA)
     nodes = driver.address("cuGraphGetNodes", _CUDA)
     if extension is None or not info or not nodes:
-        return None
+        return driver.capture_info
 
     def failed(which: int, code: int) -> NoReturn:
-        driver.answered("cuGraphGetNodes" if which else driver.capture_function, code)
+        driver.answered(driver.names.nodes if which else driver.capture_function, code)
 
-    made: Callable[[Any], tuple[int, int] | None] = extension.CaptureInfo(
-        info, nodes, bool(with_edges), failed
-    )
+    made: Capture = extension.CaptureInfo(info, nodes, bool(with_edges), failed)
     return made
 
 
@@ -134,39 +112,7 @@ def _relaxing(driver: Driver, extension: Any) -> Callable[[Any], Relaxed]:
     def failed(which: int, code: int) -> NoReturn:
         driver.answered(_RELAXING[which], code)
 
-    made: Callable[[Any], Relaxed] = extension.Relaxing(*addresses, int(driver.relaxed_mode), failed)
+    made: Callable[[Any], Relaxed] = extension.Relaxing(
+        *addresses, int(driver.capture_modes["relaxed"]), failed
+    )
     return made
-
-
-class Relaxed(Section):
-    """Makes a context current, and exchanges the thread's capture mode for the relaxed one."""
-
-    __slots__ = ("_before", "_context", "_driver", "_mode")
-
-    def __init__(self, driver: Driver, context: Any) -> None:
-        self._driver = driver
-        self._context = context
-        self._before: int | None = None
-        self._mode: list[tuple[Any, ...]] = []
-
-    def begin(self) -> None:
-        """Do both."""
-        driver, mode = self._driver, self._mode
-        current = driver.ask_current()
-        if current != int(self._context):
-            self._before = current
-            driver.call("cuCtxSetCurrent", self._context)
-        driver.keep(mode, "cuThreadExchangeStreamCaptureMode", driver.relaxed_mode)
-        if mode[0][0] is not driver.success:
-            driver.failed("cuThreadExchangeStreamCaptureMode", mode[0][0])
-
-    def end(self) -> None:
-        """Undo both, as far as they were done."""
-        driver, mode = self._driver, self._mode
-        if mode and mode[0][1] is not None:
-            try:  # noqa: SIM105
-                driver.api.cuThreadExchangeStreamCaptureMode(mode[0][1])
-            except (RuntimeError, ValueError):
-                pass
-        if self._before is not None:
-            driver.set_back(self._before)

@@ -20,7 +20,6 @@ from ..base import (
     SetFunction,
     word,
 )
-from .capture import node_count
 from .driver import Driver, Executable, Graph
 from .raw_calls import calls_of
 
@@ -89,7 +88,7 @@ def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int
     with driver 580 its neighbours lose their order, and the context can be lost.
     """
     node = Reader(driver)(node_handle(driver, graph.handle, index))
-    return node.setter(executable.handle, graph.context)
+    return node.setter(executable.handle, graph.place)
 
 
 class Reader:
@@ -193,7 +192,9 @@ class Node:
         if not self.can_be_disabled:
             return None
         driver, handle = self.driver, self.handle
-        return lambda wanted: driver.call_in(context, "cuGraphNodeSetEnabled", executable, handle, wanted)
+        return lambda wanted: driver.within(
+            context, driver.call, "cuGraphNodeSetEnabled", executable, handle, wanted
+        )
 
     def set_function(
         self, address: int, executable: Any, context: Any, *arguments: int
@@ -555,7 +556,7 @@ def _block(extra: int) -> tuple[int, int]:
 
 def node_handles(driver: Driver, graph: Any) -> list[Any]:
     """Return the handles of a graph's nodes."""
-    count = node_count(driver, graph)
+    count = driver.node_count(graph)
     if count == 0:
         return []
     handles: list[Any] = driver.call("cuGraphGetNodes", graph, count)[0]

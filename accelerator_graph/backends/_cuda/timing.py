@@ -16,7 +16,7 @@ def instantiate_timed(
     backend: Events, driver: Driver, graph: Graph, before: Sequence[int], after: Sequence[int]
 ) -> tuple[Executable, Sequence[Event]]:
     """Make an executable of a copy that has nodes which record events."""
-    context = graph.context
+    context = graph.place
     with driver.relaxed(context):
         return instantiate_copy(
             backend,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import DriverError, driver_error
-from .._shared import reasons
+from ...errors import Reason
+from ..driver import reasons
 
 _DEVICE_LOST = (214, 220, 700, 702, 710, 719)
 _REASONS = reasons(_DEVICE_LOST)
@@ -19,19 +19,14 @@ _DETAILS = {
 """Explanations that are better than the runtime's, by call (empty: any) and code."""
 
 
-def call_failed(backend: str, call: str, code: int, names: Any, text: bytes | None) -> DriverError:
-    """Make the error for a call that answered `code`, which the enumeration `names` and `text` explain."""
+def explain(call: str, code: int, names: Any, text: bytes | None) -> tuple[str, str, Reason]:
+    """Return the name of a code, an explanation, and the neutral reason.
+
+    The name is from the enumeration `names`. The explanation is the runtime's `text`, if there is no better.
+    """
     try:
         name = names(code).name
     except ValueError:
         name = "an unknown code"
-    return driver_error(
-        backend=backend,
-        call=call,
-        code=code,
-        code_name=name,
-        reason=_REASONS.get(code, "other"),
-        detail=_DETAILS.get((call, code))
-        or _DETAILS.get(("", code))
-        or (text or b"").decode(errors="replace"),
-    )
+    detail = _DETAILS.get((call, code)) or _DETAILS.get(("", code)) or (text or b"").decode(errors="replace")
+    return name, detail, _REASONS.get(code, "other")

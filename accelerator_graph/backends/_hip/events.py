@@ -9,12 +9,13 @@ capture, the runtime answers success but forgets the order: this module raises a
 
 from __future__ import annotations
 
-from ctypes import byref, c_size_t, c_void_p
-from typing import Any, NamedTuple
+from ctypes import c_void_p
+from typing import NamedTuple
 
 from ...errors import DriverError, Reason, UnsupportedError, explain
-from .._shared import LEGACY_STREAMS
-from .driver import Driver, Handle
+from ..driver import LEGACY_STREAMS
+from ..driver import Event as BaseEvent
+from .driver import Driver
 
 _DEVICES_TOGETHER = 7_02_00000
 """The version from which captures over two devices work: 6.4.3 crashes when it instantiates one."""
@@ -22,13 +23,13 @@ _INVALIDATED = 2
 _ADD = 0  # hipStreamAddCaptureDependencies
 
 
-class Event(Handle):
+class Event(BaseEvent):
     """An event. If it was recorded in a capture, it has that capture's number and the nodes before it."""
 
     __slots__ = ("capture", "nodes")
 
-    def __init__(self, handle: int, device: int, capture: int, nodes: tuple[int, ...]) -> None:
-        super().__init__(handle, device)
+    def __init__(self, handle: int, place: int, capture: int, nodes: tuple[int, ...]) -> None:
+        super().__init__(handle, place)
         self.capture: int = capture
         self.nodes: tuple[int, ...] = nodes
 
@@ -50,16 +51,15 @@ def position(driver: Driver, stream: int) -> Position:
     """Return where a stream is in a capture. The legacy stream never is in one; asking it may answer 906."""
     if stream in LEGACY_STREAMS:
         return _NOWHERE
-    place, count = c_void_p(), c_size_t()
-    status, capture = driver.call("hipStreamGetCaptureInfo_v2", stream, None, byref(place), byref(count))
-    if not count.value or not place.value:
+    status, capture, _, nodes, count = driver.call("hipStreamGetCaptureInfo_v2", stream)
+    if not count or not nodes:
         return Position(status, capture, ())
-    return Position(status, capture, tuple((c_void_p * count.value).from_address(place.value)))
+    return Position(status, capture, tuple((c_void_p * count).from_address(nodes)))
 
 
-def refuse_other_device(driver: Driver, stream: Any, event: Event) -> None:
+def refuse_other_device(driver: Driver, device: int, event: Event) -> None:
     """Raise `UnsupportedError` for a fork to another device where that would end the process later on."""
-    if driver.version >= _DEVICES_TOGETHER or driver.device_of(stream) == event.device:
+    if driver.version >= _DEVICES_TOGETHER or device == event.place:
         return
     raise UnsupportedError(
         "backend 'hip': HIP 6.4 crashes on a graph over two devices; capture a graph for each device, or use "
@@ -67,12 +67,12 @@ def refuse_other_device(driver: Driver, stream: Any, event: Event) -> None:
     )
 
 
-def record(driver: Driver, stream: int, device: int, *, timed: bool) -> Event:
+def record(driver: Driver, stream: int, device: int, timed: bool) -> Event:
     """Mark the present end of a stream's work."""
     here = position(driver, stream)
     if here.status == _INVALIDATED:
         raise _refused(driver, "record_event", "invalidated", explain("invalidated"))
-    event = driver.new_event(stream, timed=timed)
+    event = driver.new_event(stream, timed)
     return Event(event, device, here.capture, here.nodes)
 
 

@@ -14,12 +14,14 @@ from collections.abc import Callable
 from ctypes import addressof, c_void_p
 from functools import partial
 from threading import RLock
+from typing import Any
 from weakref import WeakSet
 
 from ...errors import CaptureError, DriverError
-from .._shared import PER_THREAD_STREAM, SPECIAL_STREAMS
 from ..base import LaunchFunction, SameStream
-from .driver import Driver, Handle
+from ..driver import PER_THREAD_STREAM, SPECIAL_STREAMS, DriverBackend
+from ..driver import Executable as BaseExecutable
+from .driver import Driver
 
 _lock = RLock()
 _running: dict[int, WeakSet[Executable]] = {}
@@ -29,13 +31,13 @@ _running: dict[int, WeakSet[Executable]] = {}
 _NONE: WeakSet[Executable] = WeakSet()
 
 
-class Executable(Handle):
+class Executable(BaseExecutable):
     """An instantiated graph, and where its latest run ends, if it has run: on a stream or at an event."""
 
     __slots__ = ("__weakref__", "event", "latest", "settling", "stream")
 
-    def __init__(self, handle: int, device: int) -> None:
-        super().__init__(handle, device)
+    def __init__(self, handle: int, place: int) -> None:
+        super().__init__(handle, place)
         self.stream: int | None = None
         """The stream of the latest run; None if no stream has to be waited for."""
         self.event: int = 0
@@ -83,31 +85,29 @@ def settle(stream: int, is_done: Callable[[], bool]) -> None:
 # ---- launches ------------------------------------------------------------------------------------
 
 
-def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[], None]:
+def launcher(backend: DriverBackend, executable: Executable, stream: Any) -> Callable[[], None]:
     """Return the launch of an executable on a stream as a callable, for one thread at a time.
 
     A special stream means one of the current device, so the right device has to be current.
     """
-    if stream == PER_THREAD_STREAM:
+    driver: Any = backend.driver
+    number = int(stream)
+    if number == PER_THREAD_STREAM:
         return partial(_launch_and_mark, driver, executable)
     launch = driver.function("hipGraphLaunch")
-    failed = partial(driver.failed, "hipGraphLaunch")
-    handle, target = c_void_p(executable.handle), c_void_p(stream)
+    failed = driver.launch_failed
+    handle, target = c_void_p(executable.handle), c_void_p(number)
 
     def replay() -> None:
-        if executable.stream != stream or executable.settling:
-            _wait_for_the_last_run(driver, executable, stream)
-            executable.move(stream)
+        if executable.stream != number or executable.settling:
+            _wait_for_the_last_run(driver, executable, number)
+            executable.move(number)
             _drop_event(driver, executable)
         code = launch(handle, target)
         if code:
             failed(code)
 
-    def replay_on_device() -> None:
-        with driver.current(executable.device):
-            replay()
-
-    return replay_on_device if stream in SPECIAL_STREAMS else replay
+    return partial(driver.within, executable.place, replay) if number in SPECIAL_STREAMS else replay
 
 
 def launch_function(driver: Driver, executable: Executable, stream: int) -> LaunchFunction | None:
@@ -117,13 +117,12 @@ def launch_function(driver: Driver, executable: Executable, stream: int) -> Laun
     launch, capturing = driver.address("hipGraphLaunch"), driver.address("hipStreamIsCapturing")
     if not launch or not capturing:
         return None
-    failed = partial(driver.failed, "hipGraphLaunch")
-    return LaunchFunction(launch, failed, SameStream(addressof(executable.latest)), capturing)
+    return LaunchFunction(launch, driver.launch_failed, SameStream(addressof(executable.latest)), capturing)
 
 
 def _launch_and_mark(driver: Driver, executable: Executable) -> None:
     """Launch on the per-thread stream, and record an event there, or else wait for the run to end."""
-    with driver.current(executable.device):
+    with driver.current(executable.place):
         _wait_for_the_last_run(driver, executable, PER_THREAD_STREAM)
         driver.call("hipGraphLaunch", executable.handle, PER_THREAD_STREAM)
         try:
@@ -142,7 +141,7 @@ def _wait_for_the_last_run(driver: Driver, executable: Executable, stream: int) 
     """Let a stream wait for the latest run of an executable, if that was launched on another stream."""
     if executable.stream == stream or (executable.stream is None and not executable.event):
         return
-    with driver.current(executable.device):
+    with driver.current(executable.place):
         if executable.stream is None:
             if executable.event:
                 driver.call("hipStreamWaitEvent", stream, executable.event, 0)
@@ -173,4 +172,5 @@ def _end_of(driver: Driver, stream: int) -> int:
                 "this one first.",
                 reason="illegal_call",
             )
-    return driver.new_event(stream)
+    event: int = driver.new_event(stream)
+    return event

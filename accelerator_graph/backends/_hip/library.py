@@ -19,13 +19,32 @@ NAME = "libamdhip64.so"
 
 _HANDLE_OUT, _INT_OUT, _NUMBER_OUT = POINTER(c_void_p), POINTER(c_int), POINTER(c_ulonglong)
 _FLOAT_OUT = POINTER(c_float)
+_MODE_IN_AND_OUT = POINTER(c_uint)
+
+
+class _Handle(c_void_p):
+    """A handle that a function has written."""
+
+    def __int__(self) -> int:
+        return self.value or 0
+
+
+class _Mode(c_uint):
+    """A capture mode, which a function exchanges for another."""
+
+    def __int__(self) -> int:
+        return self.value
+
+
 _OUT: dict[Any, Any] = {
-    _HANDLE_OUT: c_void_p,
+    _HANDLE_OUT: _Handle,
     _INT_OUT: c_int,
     _NUMBER_OUT: c_ulonglong,
     _FLOAT_OUT: c_float,
+    _MODE_IN_AND_OUT: _Mode,
 }
 """The type that a function writes, by the type of the pointer to it."""
+
 
 _LAUNCH = (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)
 
@@ -61,11 +80,11 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipModuleLaunchKernel": _LAUNCH,
     # capture
     "hipStreamBeginCapture": (c_void_p, c_int),
-    "hipStreamEndCapture": (c_void_p, c_void_p),
+    "hipStreamEndCapture": (c_void_p, _HANDLE_OUT),
     "hipStreamIsCapturing": (c_void_p, _INT_OUT),
-    "hipStreamGetCaptureInfo_v2": (c_void_p, _INT_OUT, _NUMBER_OUT, c_void_p, c_void_p, c_void_p),
+    "hipStreamGetCaptureInfo_v2": (c_void_p, _INT_OUT, _NUMBER_OUT, _HANDLE_OUT, _HANDLE_OUT, _NUMBER_OUT),
     "hipStreamUpdateCaptureDependencies": (c_void_p, c_void_p, c_size_t, c_uint),
-    "hipThreadExchangeStreamCaptureMode": (c_void_p,),
+    "hipThreadExchangeStreamCaptureMode": (_MODE_IN_AND_OUT,),
     # graphs and executables
     "hipGraphDestroy": (c_void_p,),
     "hipGraphGetNodes": (c_void_p, c_void_p, c_void_p),
@@ -150,11 +169,12 @@ class Library:
         return ctypes.cast(self.function(name), c_void_p).value or 0
 
 
-def prepare(name: str, given: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """Return all arguments of a function, and the objects that it will write to."""
-    arguments, places = [*given], []
+def prepare(name: str, given: tuple[Any, ...], stream_type: Any) -> tuple[list[Any], list[Any]]:
+    """Return all arguments of a function, streams as numbers, and the objects that it will write to."""
+    arguments = [int(each) if type(each) is stream_type else each for each in given]
+    places = []
     for at, kind in _PLACES[name]:
-        place = kind()
+        place = _Mode(int(arguments.pop(at))) if kind is _Mode else kind()
         places.append(place)
         arguments.insert(at, ctypes.byref(place))
     return arguments, places

@@ -17,19 +17,12 @@ Edge = tuple[int, int]
 
 def node_handles(driver: Driver, graph: int) -> list[int]:
     """Return the handles of a graph's nodes."""
-    count = c_size_t(node_count(driver, graph))
+    count = c_size_t(driver.node_count(graph))
     if not count.value:
         return []
     handles = (c_void_p * count.value)()
     driver.call("hipGraphGetNodes", graph, handles, byref(count))
     return list(handles[: count.value])  # type: ignore[arg-type]
-
-
-def node_count(driver: Driver, graph: int) -> int:
-    """Return the number of a graph's nodes."""
-    count = c_size_t()
-    driver.call("hipGraphGetNodes", graph, None, byref(count))
-    return count.value
 
 
 def root_count(driver: Driver, graph: int) -> int:

@@ -16,7 +16,7 @@ def instantiate_timed(
     backend: Events, driver: Driver, graph: Graph, before: Sequence[int], after: Sequence[int]
 ) -> tuple[Executable, Sequence[Event]]:
     """Make an executable of a copy that has nodes which record events."""
-    device, timed = graph.device, int(driver.api.hipEventDefault)
+    device, timed = graph.place, int(driver.api.hipEventDefault)
     with driver.relaxed(device):
         return instantiate_copy(
             backend,

@@ -21,7 +21,7 @@ def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) 
 
     The runtime changes one node after the other, so whatever it refuses may have been done in part.
     """
-    with driver.relaxed(graph.device):
+    with driver.relaxed(graph.place):
         misfit = difference(shape_of(driver, former.handle), shape_of(driver, graph.handle))
         if misfit is None:
             with one_root(driver, graph.handle):

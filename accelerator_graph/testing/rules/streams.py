@@ -76,19 +76,6 @@ class StreamRules(Case):
             if device:
                 expect(ValueError, ag.Stream, 0, like=model, match="device")
 
-    def test_current_stream_of_the_runtime_stays_the_same(self) -> None:
-        """The runtime's own current stream, if it has one, stays the same until somebody changes it."""
-        for device in (None, *range(self.backend.device_count())):
-            native = self.backend.current_stream(device)
-            if native is None:
-                assert self.backend.current_stream(device) is None
-                continue
-            wanted = self.backend.device_of(native) if device is None else device
-            assert self.backend.device_of(native) == wanted
-            again = self.backend.current_stream(device)
-            same = again is native or again == native
-            assert same, f"first {native!r}, then {again!r}"
-
     def test_entering_nests_and_restores(self) -> None:
         """``with stream`` makes it the current one, nested and repeated, then restores the former one."""
         first, second = self.stream(), self.stream()

@@ -57,7 +57,7 @@ class HipWork(DeviceWork):
     def counting(self) -> AbstractContextManager[None]:
         """Count the backend's calls of the runtime, which reports no numbers of objects."""
         backend: Any = ag.backends.get(self.backend)
-        functions = backend._driver._library
+        functions = backend.driver._library
         for name in STEPS:
             functions.function(name)  # which says what types it takes
         return self._counts.counting(functions._handle)

@@ -7,20 +7,49 @@ from enum import IntEnum
 import pytest
 
 from accelerator_graph import errors
-from accelerator_graph.backends._cuda.errors import call_failed as cuda_failed
-from accelerator_graph.backends._hip.errors import call_failed as hip_failed
+from accelerator_graph.backends._cuda.errors import explain as explain_cuda
+from accelerator_graph.backends._hip.errors import explain as explain_hip
 from accelerator_graph.backends._hip.library import import_hip
-from accelerator_graph.backends._shared import is_handle
+from accelerator_graph.backends.driver import Driver, Names, is_handle
+
+
+class _Names(Names, prefix="a"):
+    """Of no runtime."""
+
+
+class _Driver(Driver):
+    """Has only the names of codes."""
+
+    names = _Names
+
+    def __init__(self, name, explain):
+        super().__init__(name, None)
+        self.explain = explain
+
+
+def failed(name, explain, code):
+    """The error for a code, as the driver of a backend raises it."""
+    with pytest.raises(errors.AcceleratorGraphError) as found:
+        _Driver(name, explain).failed("aCall", code)
+    return found.value
+
+
+def cuda_failed(code):
+    return failed("cuda", lambda function, code: explain_cuda(code), code)
+
+
+def hip_failed(code, names, text):
+    return failed("hip", lambda function, code: explain_hip(function, code, names, text), code)
 
 
 def codes_of(backend):
     """All codes that the binding of a backend knows, each with the error for it."""
     if backend == "cuda":
         driver = pytest.importorskip("cuda.bindings.driver")
-        return [(code, cuda_failed("cuda", "aCall", code)) for code in driver.CUresult]
+        return [(code, cuda_failed(code)) for code in driver.CUresult]
     pytest.importorskip("hip")
     codes = import_hip().hipError_t
-    return [(code, hip_failed("hip", "aCall", int(code), codes, b"some words")) for code in codes]
+    return [(code, hip_failed(int(code), codes, b"some words")) for code in codes]
 
 
 @pytest.mark.parametrize("backend", ["cuda", "hip"])
@@ -70,12 +99,12 @@ REASONS = {
 @pytest.mark.parametrize(("code", "reason"), REASONS.items())
 def test_reasons(code, reason):
     name = IntEnum("codes", {"A_CODE": code})
-    assert cuda_failed("cuda", "cuCall", name(code)).reason == reason
-    assert hip_failed("hip", "hipCall", code, name, None).reason == reason
+    assert cuda_failed(name(code)).reason == reason
+    assert hip_failed(code, name, None).reason == reason
 
 
 def test_a_context_that_is_destroyed_is_lost_with_its_device_on_cuda():
     """HIP has no contexts: there the code says that a stream is none."""
     name = IntEnum("codes", {"A_CODE": 709})
-    assert cuda_failed("cuda", "cuCall", name(709)).reason == "device_lost"
-    assert hip_failed("hip", "hipCall", 709, name, None).reason == "other"
+    assert cuda_failed(name(709)).reason == "device_lost"
+    assert hip_failed(709, name, None).reason == "other"

@@ -34,7 +34,6 @@ def test_what_is_no_stream(backend, stream):
     assert backend.as_stream(stream) is not None
     for none in (True, -1, 1 << 64, 1.0, "0", None, object()):
         assert backend.as_stream(none) is None
-    assert backend.current_stream(0) is None
 
 
 def test_a_device_that_is_not_there(backend):

@@ -1,6 +1,7 @@
 """A CUDA driver of a few lines, for what none does on purpose: failing calls, old versions, interrupts."""
 
 from enum import IntEnum
+from types import SimpleNamespace
 
 from accelerator_graph.backends._cuda.driver import Driver, Executable, Graph
 from accelerator_graph.backends.cuda import CudaBackend
@@ -27,6 +28,11 @@ class FakeApi:
             "CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH": 1,
             "CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY": 8,
         },
+    )
+
+    CUgraph = CUgraphExec = int
+    CUgraphMem_attribute = SimpleNamespace(
+        CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT=0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT=2
     )
 
     WITHOUT_VALUES = ("cuGraphLaunch", "cuStreamQuery", "cuGraphUpload")
@@ -119,6 +125,6 @@ def faked(monkeypatch):
     monkeypatch.setattr("accelerator_graph.backends._cuda.driver.import_driver", lambda: api)
     backend = CudaBackend()
     backend.name = "cuda"
-    backend._driver = Driver("cuda")
+    backend.driver = Driver("cuda")
     api.seen.clear()
     return backend, api

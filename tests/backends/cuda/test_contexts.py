@@ -20,7 +20,7 @@ from threads import in_thread
 
 FIRST = """
 import accelerator_graph as ag
-driver = ag.backends.get("cuda")._driver
+driver = ag.backends.get("cuda").driver
 from accelerator_graph._core.extension import fast
 print(fast is None or isinstance(driver.ask_current, fast.Ask))
 """
@@ -71,7 +71,7 @@ def test_a_foreign_stream_keeps_its_own_context(backend, stream, tmp_path):
         stream = backend.as_stream(int(foreign))
         in_thread(lambda: everything(backend, stream, block, tmp_path / "graph.dot"))
         token = backend.capture_begin(stream, "thread_local")
-        assert int(token.context) == int(context)
+        assert int(token.place) == int(context)
         backend.capture_abandon(token)
         side = backend.create_stream(0, like=stream)
         assert int(call(driver.cuStreamGetCtx, side)) == int(context)
@@ -93,7 +93,7 @@ def test_every_device(backend):
             block = Block(context=primary_context(device))
             assert backend.device_of(stream) == device
             graph = recorded(backend, stream, block, device + 1)
-            assert int(graph.context) == int(primary_context(device))
+            assert int(graph.place) == int(primary_context(device))
             replayed(backend, graph, stream)
             assert block.read() == bytes([device + 1] * block.nbytes)
             block.free()
@@ -112,6 +112,6 @@ def test_a_special_stream_has_the_launch_of_the_others_in_one_context(backend, s
     there = backend.native_calls(backend.as_stream(special)).launch_function(executable)
     if ordinary is not None:  # the driver may not tell where its functions are
         assert (there.address, there.failed) == (ordinary.address, ordinary.failed)
-        assert there.guard.context == int(executable.context)
+        assert there.guard.context == int(executable.place)
     backend.destroy_executable(executable)
     backend.destroy_graph(graph)

@@ -12,8 +12,9 @@ import pytest
 
 from accelerator_graph import _interpreter, errors
 from accelerator_graph.backends._cuda import node as nodes
-from accelerator_graph.backends._cuda.driver import Driver, Executable, Graph
-from accelerator_graph.backends._cuda.errors import call_broke, call_failed
+from accelerator_graph.backends._cuda.driver import CudaNames, Driver, Executable, Graph
+from accelerator_graph.backends._cuda.errors import call_broke, explain
+from accelerator_graph.backends._shared import driver as codes
 from accelerator_graph.backends.base import CaptureInfo
 from backends.cuda.fakes import untouched
 from backends.tools import BACKENDS, MODES
@@ -66,7 +67,7 @@ def test_edges_with_data_are_no_hindrance_where_the_driver_is_new_enough(fake, h
     monkeypatch.setattr(_interpreter, "in_c", lambda: None)  # which would call what is at these addresses
     api._cuStreamGetCaptureInfo = api._cuStreamGetCaptureInfo_v3 = lambda stream: (success, 1, 77, 21)
     api._cuGraphGetNodes = lambda graph: (success, [], 3)
-    backend._driver = Driver("cuda")
+    backend.driver = Driver("cuda")
     assert backend.capture_info(9) == CaptureInfo(77, 3)
     asked = [name for name, *_ in api.seen if name.startswith("cuStreamGetCaptureInfo")]
     assert asked == ["cuStreamGetCaptureInfo_v3" if has_newer else "cuStreamGetCaptureInfo"]
@@ -127,7 +128,8 @@ def test_the_binding_has_all_that_is_named():
     sources = [Path(BACKENDS, "cuda.py"), *Path(BACKENDS, "_cuda").glob("*.py")]
     text = "\n".join(path.read_text() for path in sources)
     of_some_versions = {"cuStreamGetCaptureInfo_v3", "cuGraphNodeGetParams"}
-    functions = set(re.findall(r"\bcu[A-Z]\w+", text)) - of_some_versions
+    named = {value for name, value in vars(CudaNames).items() if not name.startswith("_")}
+    functions = named | set(re.findall(r"\bcu[A-Z]\w+", text)) - of_some_versions
     assert len(functions) > 30
     assert [name for name in sorted(functions) if not hasattr(driver, name)] == []
     members = set(re.findall(r"\.(CU[A-Z]*_\w+)", text)) | {
@@ -149,6 +151,8 @@ def test_the_binding_has_all_that_is_named():
     ]
     assert [name for name in sorted(members) if not any(hasattr(enum, name) for enum in enums)] == []
     assert [int(s) for s in driver.CUstreamCaptureStatus] == [0, 1, 2]
+    assert driver.CUstream_flags.CU_STREAM_NON_BLOCKING == codes.NON_BLOCKING
+    assert driver.CUevent_flags.CU_EVENT_DISABLE_TIMING == codes.WITHOUT_TIMING
 
 
 def test_an_enum_without_documentation_explains_nothing():
@@ -157,8 +161,7 @@ def test_an_enum_without_documentation_explains_nothing():
 
         CUDA_ERROR_X = 1
 
-    said = "backend 'cuda': cuCall returned CUDA_ERROR_X (1)."
-    assert str(call_failed("cuda", "cuCall", CUresult(1))) == said
+    assert explain(CUresult(1)) == ("CUDA_ERROR_X", "", "other")
 
 
 def test_a_code_is_explained_by_the_first_sentence_of_its_documentation():
@@ -167,9 +170,7 @@ def test_a_code_is_explained_by_the_first_sentence_of_its_documentation():
 
     code = Code(1)
     code.__doc__ = "The version, 1.2\n    of :py:obj:`~.cuCall`, has gone. Use another one."
-    assert str(call_failed("cuda", "cuCall", code)) == (
-        "backend 'cuda': cuCall returned CUDA_ERROR_X (1): The version, 1.2 of cuCall, has gone."
-    )
+    assert explain(code) == ("CUDA_ERROR_X", "The version, 1.2 of cuCall, has gone", "other")
 
 
 def test_a_code_that_the_binding_does_not_know(fake):
@@ -177,7 +178,7 @@ def test_a_code_that_the_binding_does_not_know(fake):
     with pytest.raises(
         errors.DriverError, match=r"cuCall returned an unknown code \(12345\): .* upgrade"
     ) as found:
-        backend._driver.check("cuCall", 12345)
+        backend.driver.check("cuCall", 12345)
     assert (found.value.code, found.value.reason) == (12345, "other")
 
 

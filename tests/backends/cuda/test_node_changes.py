@@ -233,7 +233,7 @@ def test_nodes_are_set_by_functions_in_c(scene):
 
 
 def test_a_driver_that_refuses_changes_nothing(scene, monkeypatch):
-    api = scene.stream._backend._driver.api
+    api = scene.stream._backend.driver.api
     invalid = api.CUresult.CUDA_ERROR_INVALID_VALUE
     monkeypatch.setattr(api, "cuGraphExecKernelNodeSetParams", lambda *_: (invalid,))
     with pytest.raises(ag.DriverError, match="cuGraphExecKernelNodeSetParams"):
@@ -243,7 +243,7 @@ def test_a_driver_that_refuses_changes_nothing(scene, monkeypatch):
 
 
 def test_an_error_of_a_launch_that_somebody_keeps_is_no_launch(scene, monkeypatch):
-    api = scene.stream._backend._driver.api
+    api = scene.stream._backend.driver.api
     kept = []
     with monkeypatch.context() as patch:
         patch.setattr(api, "cuGraphLaunch", lambda *_: (api.CUresult.CUDA_ERROR_INVALID_VALUE,))
@@ -258,7 +258,7 @@ def test_an_error_of_a_launch_that_somebody_keeps_is_no_launch(scene, monkeypatc
 
 
 def test_a_driver_that_does_not_tell_arguments(scene, monkeypatch):
-    api = scene.stream._backend._driver.api
+    api = scene.stream._backend.driver.api
 
     def missing(*_):
         raise RuntimeError('Function "cuFuncGetParamInfo" not found')

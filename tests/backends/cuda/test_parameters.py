@@ -15,8 +15,8 @@ from cuda.bindings import driver
 
 from accelerator_graph.backends._cuda import node
 from accelerator_graph.backends._cuda import node as nodes
+from accelerator_graph.backends._cuda.driver import CudaNames, Driver, Graph
 from accelerator_graph.backends._cuda.driver import Executable as Handle
-from accelerator_graph.backends._cuda.driver import Graph
 from accelerator_graph.backends._cuda.raw_calls import Calls
 from accelerator_graph.backends.base import GraphEdge, addresses_in, word
 from accelerator_graph.errors import DriverError, UnsupportedError
@@ -254,13 +254,19 @@ DEVICE, HOST, ARRAY, UNIFIED = (
 class Told:
     """A driver that has graphs, as lists of nodes; a node is its kind and what is told of it."""
 
+    names = CudaNames
     api = driver
     success = driver.CUresult.CUDA_SUCCESS
     current_address = 0
     calls = Calls(*range(100, 109))
 
     def __init__(self, *graphs, layouts=None, names=None, places=None):
-        self.graphs, self.layouts, self.names, self.places = graphs, layouts or {}, names or {}, places or {}
+        self.graphs, self.layouts, self.kernels, self.places = (
+            graphs,
+            layouts or {},
+            names or {},
+            places or {},
+        )
         self.told = {id(each): each for graph in graphs for each in graph}
         self.asked = []
 
@@ -272,7 +278,7 @@ class Told:
         if function == "cuGraphNodeGetType":
             return getattr(KINDS, f"CU_GRAPH_NODE_TYPE_{self.told[first][0].upper()}")
         if function in ("cuFuncGetName", "cuKernelGetName"):
-            name = self.names[int(first)]
+            name = self.kernels[int(first)]
             if name is None:
                 raise UnsupportedError("the driver is too old.")
             return name
@@ -298,8 +304,12 @@ class Told:
     def current(self, context):
         return contextlib.nullcontext()
 
-    def call_in(self, *args):
-        self.asked.append(args)
+    def within(self, context, work, *args):
+        assert work == self.call
+        self.asked.append((context, *args))
+
+    def node_count(self, graph):
+        return Driver.node_count(self, graph)
 
 
 def told(kind, params, **how):
@@ -635,6 +645,6 @@ def test_a_node_is_left_out_in_its_context(kind, make):
 
 def test_nodes_are_counted():
     own = Told([("empty", None), ("host", None), ("empty", 1)], [], [])
-    assert (nodes.node_count(own, 0), nodes.node_count(own, 1)) == (3, 0)
+    assert (own.node_count(0), own.node_count(1)) == (3, 0)
     assert nodes.node_handles(own, 1) == []
     assert [nodes.node_handle(own, 0, number) for number in range(3)] == nodes.node_handles(own, 0)

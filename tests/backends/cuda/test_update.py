@@ -113,7 +113,7 @@ def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
     graph.instantiate()
     graph.update(adding(3))
     refuse = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 3)(lambda *_: 1)
-    own, address = registry.get("cuda")._driver, ctypes.cast(refuse, ctypes.c_void_p).value
+    own, address = registry.get("cuda").driver, ctypes.cast(refuse, ctypes.c_void_p).value
     monkeypatch.setattr(own, "calls", own.calls._replace(attribute=address))
     done = graph.update(other)
     assert (done.in_place, done.node) == (False, 0)
@@ -386,7 +386,7 @@ def test_the_same_kernels_in_another_order(stream, work, adding):
 def test_the_update_of_a_driver_that_can_not_say_why(adding, monkeypatch):
     graph = adding(1)
     graph.instantiate()
-    own = registry.get("cuda")._driver
+    own = registry.get("cuda").driver
     monkeypatch.setattr(own, "edges_address", 0)
     assert graph.update(adding(2)).reason == "backend 'cuda' does not update executables"
     with pytest.raises(ag.UnsupportedError) as refused:
@@ -457,7 +457,7 @@ def test_a_refusal_names_the_node_of_the_new_graph(result, place, name, number):
 
 def patched(monkeypatch, function, arguments, answer):
     """Let a function of the driver that is called without the binding answer this."""
-    own = registry.get("cuda")._driver
+    own = registry.get("cuda").driver
     made = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * arguments)(answer)
     address = ctypes.cast(made, ctypes.c_void_p).value
     monkeypatch.setattr(own, "calls", raw_calls.calls_of(own)._replace(**{function: address}))
@@ -477,7 +477,7 @@ def test_the_first_kernel_whose_cluster_can_not_be_read_is_named(adding, monkeyp
 
 
 def test_an_error_of_reading_kernels_is_raised(adding, monkeypatch):
-    graph, own = adding(1), registry.get("cuda")._driver
+    graph, own = adding(1), registry.get("cuda").driver
     keeps = patched(monkeypatch, "kernel", 2, lambda *_: 999)
     with pytest.raises(ag.DriverError, match="cuGraphKernelNodeGetParams"):
         update.shape_of(own, own.calls, graph.raw_graph())
@@ -487,7 +487,7 @@ def test_an_error_of_reading_kernels_is_raised(adding, monkeypatch):
 def test_an_update_that_fails_is_not_taken_for_made(stream, work, cell, adding, monkeypatch):
     graph, other = adding(1), adding(2)
     graph.instantiate()
-    runner, own = graph._runner, registry.get("cuda")._driver
+    runner, own = graph._runner, registry.get("cuda").driver
     executable, former, new = runner.executable.value, runner.captured.value, other._runner.captured.value
     before = executable.shape
     monkeypatch.setattr(own, "calls", raw_calls.calls_of(own)._replace(update=lambda *_: 999))
@@ -509,7 +509,7 @@ def test_each_function_is_asked_once_whether_it_was_made_for_clusters(stream, wo
         return handle in made
 
     monkeypatch.setattr(update, "_made_for_clusters", answer)
-    own = registry.get("cuda")._driver
+    own = registry.get("cuda").driver
     with kernels() as found:
         with ag.Graph(keep_graph=True, stream=stream) as graph:
             stream.fill(memory.value, 1, 8)
@@ -544,7 +544,7 @@ def test_kinds_and_memory_are_told_whatever_comes_first(stream, work, cell):
         "mem_alloc": lambda: found.append(call(driver.cuMemAllocAsync, 64, stream.native)),
         "mem_free": lambda: call(driver.cuMemFreeAsync, found[-1], stream.native),
     }
-    found, own = [], registry.get("cuda")._driver
+    found, own = [], registry.get("cuda").driver
     for kinds in (
         ["kernel", "memset", "mem_alloc", "mem_free"],
         ["mem_alloc", "kernel", "mem_free"],

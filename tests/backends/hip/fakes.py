@@ -141,6 +141,7 @@ API = SimpleNamespace(
     hipError_t=IntEnum("hipError_t", {"hipErrorX": 1, "hipErrorIllegalState": 401, "hipErrorUnjoined": 904}),
     ihipStream_t=type("ihipStream_t", (type("Pointer", (), {}),), {}),
     hipStreamNonBlocking=1,
+    hipMemcpyKind=IntEnum("kinds", {"hipMemcpyDefault": 4}),
     hipEventDisableTiming=2,
     hipGraphDebugDotFlags=IntEnum("dot", {"hipGraphDebugDotFlagsVerbose": 1}),
     hipGraphInstantiateFlags=IntEnum("flags", {"hipGraphInstantiateFlagAutoFreeOnLaunch": 1}),
@@ -166,7 +167,7 @@ def faked(monkeypatch):
     monkeypatch.setattr(driver, "Library", lambda: runtime)
     backend = HipBackend()
     backend.name = "hip"
-    backend._driver = driver.Driver("hip")
-    backend._driver.stream_type, backend._driver.pointer_type = int, bytes
+    backend.driver = driver.Driver("hip")
+    backend.driver.stream_type, backend.driver.pointer_type = int, bytes
     runtime.seen.clear()
     return backend, runtime

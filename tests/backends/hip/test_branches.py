@@ -1,7 +1,6 @@
 """Graphs of the HIP backend that begin or end with several nodes; updates; what is somebody else's."""
 
 from ctypes import c_uint64
-from types import SimpleNamespace
 
 import pytest
 
@@ -136,10 +135,8 @@ def test_the_graph_is_as_it_was_after_instantiate(
     executables = [backend.instantiate(graph) for _ in range(2)]
     assert nodes_and_edges(graph) == before
 
-    no_flags = SimpleNamespace(hipGraphInstantiateFlagAutoFreeOnLaunch=2)  # not to be had
     with monkeypatch.context() as patched:
-        api = SimpleNamespace(hipGraphInstantiateFlags=no_flags, hipError_t=backend._driver.api.hipError_t)
-        patched.setattr(backend._driver, "api", api)
+        patched.setattr(backend.driver, "instantiate_flags", 2)  # not to be had
         with pytest.raises(errors.DriverError, match="hipGraphInstantiateWithFlags returned"):
             backend.instantiate(graph)
     assert nodes_and_edges(graph) == before
@@ -153,7 +150,7 @@ def test_the_graph_is_as_it_was_after_instantiate(
 def test_the_graph_is_as_it_was_after_a_failing_helper(backend, kernels, cells, stream, fail, monkeypatch):
     graph = branches(backend, kernels, stream, cells, (1, 2), False)
     before = nodes_and_edges(graph)
-    answered = type(backend._driver).answer
+    answered = type(backend.driver).answer
 
     def failing(driver, function, *args):
         if function == fail:
@@ -161,7 +158,7 @@ def test_the_graph_is_as_it_was_after_a_failing_helper(backend, kernels, cells, 
         return answered(driver, function, *args)
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(backend._driver), "answer", failing)
+        patched.setattr(type(backend.driver), "answer", failing)
         with pytest.raises(errors.OutOfMemoryError, match=fail):
             backend.instantiate(graph)
     assert nodes_and_edges(graph) == before
@@ -171,14 +168,14 @@ def test_the_graph_is_as_it_was_after_a_failing_helper(backend, kernels, cells, 
 def test_a_chain_gets_no_helpers(backend, kernels, cells, stream, monkeypatch):
     graph = branches(backend, kernels, stream, cells, (3,), False)
     names = []
-    answered = type(backend._driver).answer
+    answered = type(backend.driver).answer
 
     def noted(driver, function, *args):
         names.append(function)
         return answered(driver, function, *args)
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(backend._driver), "answer", noted)
+        patched.setattr(type(backend.driver), "answer", noted)
         executable = backend.instantiate(graph)
     assert not {"hipGraphAddEmptyNode", "hipGraphAddDependencies"} & set(names)
     backend.destroy_executable(executable)
@@ -216,7 +213,7 @@ def test_somebody_elses_graph_and_executable(backend, stream, block):
     graph = backend.borrow_graph(handle, stream)
     executable = backend.borrow_executable(made("hipGraphInstantiateWithFlags", handle, c_uint64(1)), graph)
     assert len(backend.nodes(graph)[0]) == 1
-    assert (graph.device, executable.device) == (0, 0)
+    assert (graph.place, executable.place) == (0, 0)
     backend.replay(executable, stream)
     backend.synchronize(stream)
     assert block.read() == bytes([6] * block.nbytes)

@@ -9,14 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from accelerator_graph.backends._hip import driver
 from accelerator_graph.backends._hip import node as _hip_node
+from accelerator_graph.backends._hip.driver import HipNames
 from accelerator_graph.backends._hip.library import _SIGNATURES, _TEXTS, import_hip
+from accelerator_graph.backends._shared import driver as codes
 from backends.tools import ROOT
 
 BACKENDS = ROOT / "accelerator_graph" / "backends"
 SOURCES = [BACKENDS / "hip.py", *sorted((BACKENDS / "_hip").glob("*.py"))]
 FROM_THE_BINDING = {"has_symbol"}
 """All that is called of hip-python: it says whether there is a function, and opens the library for that."""
+
+
+class Numbers(codes.Driver):
+    """Has the numbers that the base takes for HIP's."""
+
+    names = HipNames
+
+    def __init__(self):
+        super().__init__("hip", None)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +61,7 @@ def test_the_sources_are_found():
 def test_functions_of_hip_python_are_not_called(binding):
     """Some overwrite memory, some hold the interpreter's lock: see `_hip_library`."""
     here = {name for name in attributes() if hasattr(binding, name) and not name.startswith("__")}
-    assert {"hipMemcpyKind", "ihipStream_t", "hipStreamNonBlocking"} <= here
+    assert {"hipMemcpyKind", "ihipStream_t"} <= here
     functions = {name for name in here if not isinstance(getattr(binding, name), (type, int))}
     assert functions <= FROM_THE_BINDING
     if "rocm" not in binding.__name__:
@@ -68,15 +80,17 @@ def test_what_is_taken_from_hip_python_is_there(binding):
 
 
 def test_numbers_that_the_backend_knows_are_those_of_hip_python(binding):
-    from accelerator_graph.backends import _shared as codes
-    from accelerator_graph.backends._hip import capture, driver
-
     assert [int(each) for each in binding.hipStreamCaptureStatus] == [0, 1, 2]
     modes = binding.hipStreamCaptureMode.__members__
     assert {name.lower().removeprefix("hipstreamcapturemode"): int(mode) for name, mode in modes.items()} == {
-        name.replace("_", ""): index for index, name in enumerate(capture._MODES)
+        name.replace("_", ""): number for name, number in Numbers().capture_modes.items()
     }
-    assert capture._MODES.index("relaxed") == driver._RELAXED
+    flags = binding.hipStreamNonBlocking, binding.hipEventDefault, binding.hipEventDisableTiming
+    assert flags == (codes.NON_BLOCKING, 0, codes.WITHOUT_TIMING)
+    amounts, drawing = binding.hipGraphMemAttributeType, binding.hipGraphDebugDotFlags
+    current = amounts.hipGraphMemAttrUsedMemCurrent, amounts.hipGraphMemAttrReservedMemCurrent
+    assert Numbers().graph_memory == current
+    assert Numbers().verbose == drawing.hipGraphDebugDotFlagsVerbose
     errors = binding.hipError_t
     assert errors.hipErrorNotReady == codes.NOT_READY
     assert errors.hipErrorNoDevice == driver._NO_DEVICE
@@ -92,6 +106,7 @@ def test_numbers_that_the_backend_knows_are_those_of_hip_python(binding):
 
 def test_every_function_that_is_named_has_a_signature():
     named = {text for text in strings() if re.fullmatch(r"hip[A-Z]\w+", text)}
+    named |= {value for name, value in vars(HipNames).items() if not name.startswith("_")}
     assert named - set(_SIGNATURES) - set(_TEXTS) == set()
     assert set(_SIGNATURES) & set(_TEXTS) == set()
 

@@ -76,14 +76,14 @@ def test_every_method_leaves_the_current_device(backend, two, tmp_path, here, th
             for mode in MODES:
                 same(prepare(backend, stream))
                 token = same(backend.capture_begin(stream, mode))
-                assert token.device == there
+                assert token.place == there
                 assert same(backend.capture_status(stream)) is CaptureStatus.ACTIVE
                 backend.fill(stream, block, 2, None)
                 same(linked(backend, stream, side))
                 backend.fill(side, block, 3, 8)
                 same(linked(backend, side, stream))
                 graph = same(backend.capture_end(token))
-                assert graph.device == there
+                assert graph.place == there
                 same(backend.nodes(graph))
                 same(backend.dump(graph, str(tmp_path / "x.dot"), True))
                 same(replayed(backend, graph, stream))

@@ -231,7 +231,7 @@ def test_open_says_why_the_runtime_cannot_be_initialised(machine, monkeypatch):
 
     backend = HipBackend()
     backend.name = "hip"
-    monkeypatch.setattr("accelerator_graph.backends.hip.Driver", driver)
+    monkeypatch.setattr(HipBackend, "driver_type", staticmethod(driver))
     with pytest.raises(errors.BackendUnavailableError) as raised:
         backend.open()
     assert str(raised.value) == ("backend 'hip' is not available: the runtime can't be initialised: no luck.")

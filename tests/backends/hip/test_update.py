@@ -93,7 +93,7 @@ def test_a_runtime_that_was_not_tested(stream, work, monkeypatch):
     with ag.Graph(keep_graph=True, stream=stream) as graph:
         work.enqueue(stream, cell, 1, 1)
     graph.instantiate()
-    monkeypatch.setattr(registry.get("hip")._driver, "version", 7_13_00000)
+    monkeypatch.setattr(registry.get("hip").driver, "version", 7_13_00000)
     done = graph.update(graph.clone())
     assert done == (False, "backend 'hip' does not update executables", None)
     graph.replay()

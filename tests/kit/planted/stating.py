@@ -198,12 +198,6 @@ class SaysItSurvivesAFork(CpuBackend):
         super().open()
 
 
-@caught_by("test_current_stream_of_the_runtime_stays_the_same")
-class AlwaysAnotherCurrentStream(Explicit):
-    def current_stream(self, device: int | None = None) -> Queue:
-        return self.create_stream(0)
-
-
 _numbers = itertools.count()
 _opened_in: list[int] = []
 
