@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
-    "modules": 212,
+    "modules": 213,
     "lines of Python": 45_900,
     "lines of C": 2_900,
     "modules of the core": 19,
