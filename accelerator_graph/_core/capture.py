@@ -483,17 +483,16 @@ class Captured(Owned):
 
     def allows_another(self) -> bool:
         """Return True if a second executable can live beside the first one."""
-        return self.recorder is self.backend and not has_one_executable(self.backend, self.native)
+        return self.recorder is self.backend and not self.is_alone()
+
+    def is_alone(self) -> bool:
+        """Return True if there are nodes with which a graph has one executable only, and is no child."""
+        kinds = self.backend.single_executable
+        return bool(kinds) and not kinds.isdisjoint(node.kind for node in self.backend.nodes(self.native)[0])
 
     def act(self) -> None:
         """Destroy the graph."""
         self.recorder.destroy_graph(self.value)
-
-
-def has_one_executable(backend: Backend, graph: Any) -> bool:
-    """Return True if a graph has nodes with which it can have one executable only, and be no child."""
-    alone = backend.single_executable
-    return bool(alone) and not alone.isdisjoint(node.kind for node in backend.nodes(graph)[0])
 
 
 def _relaxed(backend: Backend, native: Any, owner: object) -> AbstractContextManager[object]:

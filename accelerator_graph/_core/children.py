@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import CaptureError
-from .capture import has_one_executable
 from .streams import capture_of, describe
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def record(runner: Runner, stream: Stream) -> bool:
                 "it may draw random numbers, which would be the same in every run; replay it once before, "
                 "so that this is known, or capture its work here",
             )
-        if has_one_executable(backend, native):
+        if captured.is_alone():
             raise _not_recorded(
                 stream,
                 "it allocates or frees memory or has conditional nodes, which no driver takes inside another "

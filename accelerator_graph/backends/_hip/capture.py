@@ -10,7 +10,6 @@ from ...errors import AcceleratorGraphError, UnsupportedError
 from ..base import Capability
 from ..driver import ACTIVE, Capture
 from .driver import Driver
-from .node import kind_of
 from .nodes import node_handles
 
 _FOLLOW = 1  # hipStreamSetCaptureDependencies
@@ -63,6 +62,8 @@ def record_graph(driver: Driver, stream: Any, child: int) -> None:
     The runtime takes allocations inside another graph, of which CUDA's driver has none. Their memory would be
     that of two executables, so they are refused here as well.
     """
+    from .node import kind_of
+
     kinds = {kind_of(driver, node) for node in node_handles(driver, child)}
     if not _ALLOCATING.isdisjoint(kinds):
         raise UnsupportedError(
