@@ -157,7 +157,7 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
     error = bench = None
     vendor.quiesce()
     found()
-    check_leaks(call, late, live)
+    check_leaks(operation, call, late, live)
     assert (accounts.stale_handles, accounts.unknown_calls) == misused, "a stale handle, or an unknown call"
     assert not unraised, "printed"
 
@@ -203,10 +203,11 @@ def check_thread(call: Call, place: Any, late: bool) -> None:
     assert capture_mode() == int(MODE), "the capture mode"
 
 
-def check_leaks(call: Call, late: bool, before: dict[str, int]) -> None:
+def check_leaks(operation: Operation, call: Call, late: bool, before: dict[str, int]) -> None:
     """Find nothing left, but what was kept from being destroyed."""
     destroyed = late and call.function in vendor.DESTROYS
-    allowed = {} if destroyed or not call.destroys else {call.destroys: 1}
+    count = operation.graphs if call.destroys == "graphs" else 1
+    allowed = {} if destroyed or not call.destroys else {call.destroys: count}
     if "graphs" in allowed:
         before = {name: count for name, count in before.items() if name != "nodes"}
     found = leaked(before, allowed)

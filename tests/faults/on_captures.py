@@ -65,6 +65,48 @@ def by_hand(bench: Bench, phase: Phase, end: str) -> None:
             bench.graph.reset()
 
 
+GRAPHS = 2 if BACKEND == "cuda" else 1
+"""A graph with a child: the software driver counts both."""
+_inner: list[Any] = []
+
+
+def inner(bench: Bench) -> None:
+    """Have a kept graph that can be recorded in another one, and an event that crosses captures.
+
+    They are made once: what lives, and which pools are in use, is compared with before.
+    """
+    if not _inner:
+        stream = ag.Stream(0, backend=BACKEND)
+        graph = ag.Graph(stream=stream, keep_graph=True)
+        with graph:
+            stream.fill(A, 5)
+        graph.instantiate()
+        _inner.extend((graph, stream.record(external=True), stream))
+    graph, event, stream = _inner
+    stream.record(external=event)  # so that no capture is the latest that has recorded it
+    stream.synchronize()
+    bench.kept = graph, event
+
+
+def with_a_child(bench: Bench, phase: Phase) -> None:
+    phase("before")
+    with bench.graph:
+        phase("body")
+        bench.kept[0].bind(bench.stream)()  # as `add` does, which remembers the stream
+        phase("after")
+
+
+def with_external_events(bench: Bench, phase: Phase) -> None:
+    phase("before")
+    with bench.graph:
+        phase("body")
+        bench.stream.wait(bench.kept[1])
+        bench.stream.fill(A, 5)
+        bench.stream.record(external=bench.kept[1])
+        bench.stream.wait(bench.kept[1])
+        phase("after")
+
+
 WAYS = {
     "with": with_graph,
     "with-stream": with_stream_and_graph,
@@ -104,6 +146,14 @@ def fills(bench: Bench, error: Exception | None) -> None:
     bench.graph = None
 
 
+def fills_still(bench: Bench, error: Exception | None) -> None:
+    if bench.graph.state == "ready":
+        bench.graph.replay()
+        bench.stream.synchronize()
+        assert bytes(A) == bytes([5] * 8)
+    bench.kept = None
+
+
 def replays(bench: Bench, error: Exception | None) -> None:
     if bench.graph.state in ("captured", "ready"):
         assert bench.run() == left(5)
@@ -130,4 +180,12 @@ CAPTURES = (
     ),
     captures("with", "passes", "ready", capture_error_mode="global"),
     captures("with", "passes", "ready", capture_error_mode="relaxed"),
+    Operation(
+        *("capture-with-a-child", with_a_child, inner),
+        done="ready",
+        check=fills_still,
+        made=GRAPHS,
+        graphs=GRAPHS,
+    ),
+    Operation("capture-with-external-events", with_external_events, inner, done="ready", check=fills_still),
 )

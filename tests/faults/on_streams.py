@@ -56,6 +56,10 @@ def record(bench: Bench, phase: Phase = no_phase) -> None:
     bench.kept = bench.stream.record()
 
 
+def record_external(bench: Bench, phase: Phase = no_phase) -> None:
+    bench.kept = bench.stream.record(external=True)
+
+
 def record_timed(bench: Bench, phase: Phase = no_phase) -> None:
     bench.kept = bench.stream.record(timing=True)
 
@@ -96,6 +100,8 @@ STREAMS = (
     Operation("stream-is-capturing", is_capturing),
     Operation("stream-record", record),
     Operation("stream-wait-event", lambda b, _: b.fork.wait(b.kept), record),
+    Operation("stream-record-external", record_external),
+    Operation("stream-wait-external-event", lambda b, _: b.fork.wait(b.kept), record_external),
     Operation("stream-wait-stream", lambda b, _: b.fork.wait(b.stream)),
     Operation("stream-record-timed", record_timed),
     Operation("event-query", lambda b, _: b.kept.query(), record),

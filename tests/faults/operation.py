@@ -40,6 +40,8 @@ class Operation:
         Functions whose failure it goes without.
     made : int
         How many objects a call of the backend makes, which an interrupt may lose before the library has them.
+    graphs : int
+        How many graphs stay if one is not destroyed: the software driver counts child graphs.
     consequence : int
         The code that the driver may answer after what should have been destroyed was not.
     check : callable, optional
@@ -57,6 +59,7 @@ class Operation:
     ignores: frozenset[str] = frozenset()
     check: Callable[[Bench, Exception | None], object] = nothing
     made: int = 1
+    graphs: int = 1
     consequence: int = 0
 
     def state(self, failed: Call | None) -> str:

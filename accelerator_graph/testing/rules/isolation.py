@@ -279,10 +279,7 @@ class ForeignRules(Case):
             assert self.read(other) == applied(4, start=before[1])
 
     def test_replay_onto_a_stream_that_somebody_else_captures(self) -> None:
-        """A replay into somebody else's capture is recorded or refused; it never runs at once.
-
-        With `records_graphs` it is refused: nobody would keep what the run needs.
-        """
+        """A replay into somebody else's capture is recorded, or (`records_graphs`) refused; it never runs."""
         backend, stream, home, cell = self.backend, self.stream(), self.stream(), self.cell()
         graph = self.captured(stream, cell)
         elsewhere = self.captured(home, cell)
