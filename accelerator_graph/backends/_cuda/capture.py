@@ -32,7 +32,6 @@ def follow(driver: Driver, stream: Any, nodes: Sequence[Any], *, others: bool) -
     """Let the next node recorded on a stream follow these nodes, beside the others or instead of them."""
     kinds = driver.api.CUstreamUpdateCaptureDependencies_flags
     how = kinds.CU_STREAM_ADD_CAPTURE_DEPENDENCIES if others else kinds.CU_STREAM_SET_CAPTURE_DEPENDENCIES
-    data = (
-        () if hasattr(driver.api, "cuStreamGetCaptureInfo_v3") else (None,)
-    )  # CUDA 12: without those of edges
+    has_two = hasattr(driver.api, "cuStreamGetCaptureInfo_v3")  # CUDA 12: this one takes no data of edges
+    data = () if has_two else (None,)
     driver.call("cuStreamUpdateCaptureDependencies", stream, [*nodes], *data, len(nodes), how)

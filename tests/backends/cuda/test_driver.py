@@ -143,6 +143,7 @@ def test_the_binding_has_all_that_is_named():
         driver.CUevent_flags,
         driver.CUevent_record_flags,
         driver.CUstreamCaptureMode,
+        driver.CUstreamUpdateCaptureDependencies_flags,
         driver.CUgraphInstantiate_flags,
         driver.CUgraphDebugDot_flags,
         driver.CUgraphMem_attribute,
