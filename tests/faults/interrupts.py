@@ -66,7 +66,6 @@ def interrupted(work: Callable[[], object], at: int) -> tuple[str, BaseException
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_an_interrupt_at_any_moment_leaves_no_trace(operation: Operation) -> None:
     problems = []
-    operation.prepare(Bench(**operation.options))  # what is made once is there before
     for at in sample("moments"):
         vendor.go_to(ELSEWHERE)
         where, problem = strike(operation, at)

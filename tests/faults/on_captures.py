@@ -67,25 +67,29 @@ def by_hand(bench: Bench, phase: Phase, end: str) -> None:
 
 GRAPHS = 2 if BACKEND == "cuda" else 1
 """A graph with a child: the software driver counts both."""
-_inner: list[Any] = []
+
+
+def made_once() -> tuple[ag.Graph, ag.Event, ag.Stream]:
+    """Return a kept graph that can be recorded in another one, and an event that crosses captures.
+
+    They are there before all operations: what lives, and which pools are in use, is compared with before.
+    """
+    stream = ag.Stream(0, backend=BACKEND)
+    graph = ag.Graph(stream=stream, keep_graph=True)
+    with graph:
+        stream.fill(A, 5)
+    graph.instantiate()
+    return graph, stream.record(external=True), stream
+
+
+INNER, EVENT, STREAM = made_once()
 
 
 def inner(bench: Bench) -> None:
-    """Have a kept graph that can be recorded in another one, and an event that crosses captures.
-
-    They are made once: what lives, and which pools are in use, is compared with before.
-    """
-    if not _inner:
-        stream = ag.Stream(0, backend=BACKEND)
-        graph = ag.Graph(stream=stream, keep_graph=True)
-        with graph:
-            stream.fill(A, 5)
-        graph.instantiate()
-        _inner.extend((graph, stream.record(external=True), stream))
-    graph, event, stream = _inner
-    stream.record(external=event)  # so that no capture is the latest that has recorded it
-    stream.synchronize()
-    bench.kept = graph, event
+    """Let no capture be the latest that has recorded the event."""
+    STREAM.record(external=EVENT)
+    STREAM.synchronize()
+    bench.kept = INNER, EVENT
 
 
 def with_a_child(bench: Bench, phase: Phase) -> None:
