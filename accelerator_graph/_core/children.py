@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CaptureError
 from .streams import capture_of, describe
@@ -13,16 +12,16 @@ if TYPE_CHECKING:
     from .streams import Stream
 
 
-class _Check:
-    """Has replays of a graph check what the work of a graph inside it needs."""
+class _Inside:
+    """Has an observer's object that stays with the work of a graph stay with the graph around it too."""
 
-    __slots__ = ("check",)
+    __slots__ = ("_stays",)
 
-    def __init__(self, check: Callable[[], None]) -> None:
-        self.check = check
+    def __init__(self, stays: Any) -> None:
+        self._stays = stays
 
-    def hand_on(self) -> _Check:
-        return self
+    def hand_on(self) -> Any:
+        return self._stays.hand_on() if hasattr(self._stays, "hand_on") else self._stays
 
 
 def record(runner: Runner, stream: Stream) -> bool:
@@ -72,7 +71,7 @@ def record(runner: Runner, stream: Stream) -> bool:
     check = runner.launching.owner.check
     if check is not None:
         check()
-        parent.observations.append(_Check(check))
+        parent.observations += [_Inside(each) for each in runner.observations if hasattr(each, "check")]
     needed: tuple[object, ...] = (runner.retained, runner.lease.shared())
     if captured is not None and captured.recorder is not backend:
         needed = (*needed, captured)  # a framework's graph has its memory
