@@ -483,12 +483,7 @@ class Captured(Owned):
 
     def allows_another(self) -> bool:
         """Return True if a second executable can live beside the first one."""
-        return self.recorder is self.backend and not self.is_alone()
-
-    def is_alone(self) -> bool:
-        """Return True if there are nodes with which a graph has one executable only, and is no child."""
-        kinds = self.backend.single_executable
-        return bool(kinds) and not kinds.isdisjoint(node.kind for node in self.backend.nodes(self.native)[0])
+        return self.recorder is self.backend and not self.backend.single_executable(self.native)
 
     def act(self) -> None:
         """Destroy the graph."""

@@ -62,7 +62,7 @@ def record(runner: Runner, stream: Stream) -> bool:
                 "it may draw random numbers, which would be the same in every run; replay it once before, "
                 "so that this is known, or capture its work here",
             )
-        if captured.is_alone():
+        if backend.single_executable(native):
             raise _not_recorded(
                 stream,
                 "it allocates or frees memory or has conditional nodes, which no driver takes inside another "

@@ -152,7 +152,7 @@ class Recorder(ABC):
         """Make an executable of the graph, owned by the caller (`destroy_executable`).
 
         Disturbs no capture in progress. May be called again for a graph that the user keeps; the earlier
-        executable still exists then, unless a node is of `Backend.single_executable`.
+        executable still exists then, unless `Backend.single_executable` is True.
         """
 
     @abstractmethod
@@ -326,6 +326,14 @@ class Backend(Recorder):
         info = self.capture_info(stream)
         return None if info is None else info.nodes
 
+    def single_executable(self, graph: Any) -> bool:
+        """Return True if only one executable of this graph can live at a time. Asked before a second one.
+
+        The library then destroys the first one before it calls `instantiate` again, and does not record the
+        graph in another one.
+        """
+        return False
+
     def native_calls(self, stream: Any) -> contract.NativeCalls | None:
         """Return calls about a stream that are faster than the methods of this class; None if there are none.
 
@@ -349,10 +357,6 @@ class Backend(Recorder):
     cuda_like: ClassVar[bool] = False
     """Stream handles are exposed as ``__cuda_stream__``, graph handles as ``raw_cuda_graph()``. The handle 0
     is a stream then, the default one, which can't capture."""
-
-    single_executable: ClassVar[frozenset[str]] = frozenset()
-    """The kinds of nodes, as in `GraphNode.kind`, with which a graph can have one executable at a time. The
-    library then destroys the first one before it calls `instantiate` again."""
 
     replay_ignores_captures: ClassVar[bool] = False
     """The runtime neither records nor refuses a `replay` onto a capturing stream: it runs at once. The

@@ -62,7 +62,6 @@ class CudaBackend(
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
     records_graphs: ClassVar[bool] = True
-    single_executable: ClassVar[frozenset[str]] = frozenset(("mem_alloc", "mem_free", "conditional"))
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -161,6 +160,12 @@ class CudaBackend(
 
         with self.driver.current(graph.place):
             return list_nodes(self.driver, graph.handle)
+
+    def single_executable(self, graph: Graph) -> bool:
+        """Return True if the graph has nodes with which the driver allows it one executable at a time."""
+        from ._cuda.update import single_executable
+
+        return single_executable(self.driver, int(graph.handle))
 
     def instantiate_timed(
         self, graph: Graph, before: Sequence[int], after: Sequence[int]

@@ -235,8 +235,8 @@ class RecordsReplays(Backend, capability=Capability.CHILD_GRAPHS):
     def record_graph(self, stream: Any, graph: Any) -> None:
         """Record a run of a graph, as it is now, behind everything on a capturing stream.
 
-        Called instead of `replay` if `records_graphs` is True, for graphs that are kept and have no node of
-        `single_executable`, and for streams of the library's own captures. Raises `DriverError` or
+        Called instead of `replay` if `records_graphs` is True, for graphs that are kept and for which
+        `single_executable` is False, and for streams of the library's own captures. Raises `DriverError` or
         `UnsupportedError` for a graph that can't be inside another, and leaves the capture as it was.
         """
         raise NotImplementedError

@@ -24,7 +24,8 @@ class OneAtATime(CpuBackend):
 
     broken = False
 
-    single_executable = frozenset(("host",))
+    def single_executable(self, graph):
+        return True
 
     def instantiate(self, graph):
         if self.broken:

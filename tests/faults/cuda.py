@@ -190,6 +190,9 @@ TELLING = frozenset(
 )
 """Functions without which a node has no name or no parameters, and that is all."""
 
+KNOWING = frozenset(("cuPointerGetAttributes",))
+"""Functions without which it is not known where an address is, or a kernel has no name, and that is all."""
+
 WAIT, DESTROY_NODE = "cuStreamWaitEvent", ""
 WAITS_FOR_LAST_RUN = False
 """Whether the backend has to keep the runs of an executable apart: the driver does."""

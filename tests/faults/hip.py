@@ -210,6 +210,9 @@ TELLING = frozenset(
 )
 """Functions without which a kernel has no name, and that is all."""
 
+KNOWING = TELLING | {"hipMemGetAddressRange"}
+"""Functions without which it is not known where an address is, or a kernel has no name, and that is all."""
+
 WAIT, DESTROY_NODE = "hipStreamWaitEvent", "hipGraphDestroyNode"
 WAITS_FOR_LAST_RUN = True
 """Whether the backend has to keep the runs of an executable apart: the runtime lets them overlap."""

@@ -371,7 +371,7 @@ GRAPHS = (
     updated("update-anew", update, prepare=with_a_shorter_one),
     updated("recapture", recapture, prepare=with_a_shorter_one),
     asked("clone", clone, check=cloned),
-    asked("memory", memory, ignores=vendor.TELLING if BACKEND == "hip" else frozenset()),
+    asked("memory", memory, ignores=vendor.KNOWING),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, interrupted=("ready",), check=gone),
     Operation("reset-capturing", reset, capturing),

@@ -34,6 +34,9 @@ _INVALID_VALUE = 1
 _UPDATED = frozenset(("kernel", "graph", "memcpy", "memset", "host", "empty", "wait_event", "event_record"))
 """The nodes that are updated in place."""
 
+_SINGLE = frozenset(("mem_alloc", "mem_free", "conditional"))
+"""The nodes with which the driver allows a graph one executable at a time."""
+
 _NO_CLUSTERS = "the driver does not update the clusters of a kernel reliably"
 
 _NOT_UPDATED = 910
@@ -97,6 +100,12 @@ def kinds_of(driver: Driver, calls: Calls, handles: bytes) -> list[str]:
         return ["kernel"] * len(numbers)
     names = {number: kind_name(driver, number) for number in set(numbers)}
     return [names[number] for number in numbers]
+
+
+def single_executable(driver: Driver, graph: int) -> bool:
+    """Return True if a graph has nodes with which the driver allows it one executable at a time."""
+    calls = calls_of(driver)
+    return not _SINGLE.isdisjoint(kinds_of(driver, calls, handles_of(driver, calls, graph)))
 
 
 def shape_of(driver: Driver, calls: Calls, graph: int) -> Shape:

@@ -243,7 +243,7 @@ class MemberRules(Case):
             assert self.read(cell) == applied(1)
 
     def test_executables_of_one_graph_live_side_by_side(self) -> None:
-        """Two executables of a graph live at once, if no node is of `single_executable`."""
+        """Two executables of a graph live at once, unless `single_executable` is True."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         graph = self.recorded(stream, cell)
         executable = backend.instantiate(graph)
