@@ -19,7 +19,7 @@ from .bench import NOTHING, A, Bench, C, faults, found, left
 from .calls import Call, Phase
 from .on_captures import replays
 from .operation import Operation
-from .vendor import BACKEND, vendor
+from .vendor import vendor
 
 KEPT = {"keep_graph": True}
 SIXES = vendor.memory(8)
