@@ -249,13 +249,16 @@ class SyclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
 
     def instantiate(self, graph: Handle) -> Executable:
         """Finalize the graph."""
-        executable = Executable(self._library)
+        is_empty = not contents.node_count(self._library, graph)
+        executable = Executable(self._library, is_empty=is_empty)
         self._library.call("finalize", graph.address, byref(executable.slot))
         self._executables.add(executable)
         return executable
 
     def replay(self, executable: Executable, stream: Any) -> None:
-        """Enqueue the executable; a capturing queue records it as one node."""
+        """Enqueue the executable; a capturing queue records it as one node, and nothing if it is empty."""
+        if executable.is_empty:
+            return
         executable.queue = stream
         self._library.call("replay", executable.address, stream.addressof_ref())
 
@@ -311,6 +314,8 @@ class SyclCalls(NativeCalls):
 
     def bind(self, executable: Executable) -> Callable[[], None]:
         """Return a callable that does what `SyclBackend.replay` does."""
+        if executable.is_empty:
+            return lambda: None
         replay, error = self._library.function("replay"), self._library.error
         address, stream = executable.address, self._queue
         queue = stream.addressof_ref()

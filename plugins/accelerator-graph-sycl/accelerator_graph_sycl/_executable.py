@@ -15,10 +15,12 @@ from ._library import Handle, Library
 class Executable(Handle):
     """A finalized graph. `queue` is that of its latest run, after which no earlier run is in progress."""
 
-    __slots__ = ("__weakref__", "queue")
+    __slots__ = ("__weakref__", "is_empty", "queue")
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, *, is_empty: bool) -> None:
         super().__init__(library, "delete_executable")
+        self.is_empty: bool = is_empty
+        """It has no nodes. The runtime loses the order of what is recorded around such a graph."""
         self.queue: Any = None
 
 

@@ -295,3 +295,19 @@ def test_memory_that_a_graph_copies_lives_as_long_as_it(stream: ag.Stream, work:
     stream.synchronize()
     assert work.read_bytes(target) == bytes([8]) * 10 + bytes([7]) * ((1 << 16) - 10)
     del others
+
+
+@pytest.mark.filterwarnings("ignore::accelerator_graph.EmptyGraphWarning")
+def test_an_empty_graph_in_a_graph_changes_no_order(stream: ag.Stream) -> None:
+    work, empty = SyclWork(), ag.Graph(stream=stream)
+    with empty:
+        pass
+    for _ in range(20):
+        cell, graph = work.new(), ag.Graph(stream=stream)
+        with graph:
+            work.enqueue(stream, cell, 3, 0)
+            empty.replay(stream)
+            work.enqueue(stream, cell, 1, 1)
+        graph.replay()
+        stream.synchronize()
+        assert work.read(cell) == 1
