@@ -63,7 +63,7 @@ class Graph(BaseGraph):
     `CaptureError` is raised from it.
 
     A graph may be replayed from several threads; every other method is for one thread at a time.
-    What the captured work reads and writes has to live as long as the graph: `retain` helps.
+    The memory that the captured work reads and writes has to live as long as the graph: `retain` helps.
 
     The interface is that of `torch.accelerator.Graph`.
     """
@@ -389,8 +389,8 @@ class Graph(BaseGraph):
     def memory(self) -> inspection.GraphMemory:
         """Return how much memory the graph takes: its executable, its definition, and its pool.
 
-        What can't be known is None, with the reason. An executable is measured when it is made, inside
-        `measure_memory`. See `memory_report` for all graphs together.
+        An amount that can't be known is None, with the reason. An executable is measured when it is made,
+        inside `measure_memory`. See `memory_report` for all graphs together.
 
         Raises
         ------

@@ -244,7 +244,7 @@ class VerificationError(AcceleratorGraphError, AssertionError):
     Attributes
     ----------
     report : Verification
-        What was found: the cause, the arrays, and where. None if the error was made without one.
+        The cause, the wrong arrays, and where the graph is wrong. None if the error was made without one.
     """
 
     def __init__(self, message: str, *, report: Any = None) -> None:
@@ -258,7 +258,7 @@ class RanksDisagreeError(AcceleratorGraphError, RuntimeError):
     Attributes
     ----------
     report : RanksReport or None
-        What differs, what each rank has said, and who has said nothing.
+        The differences, the record of each rank, and the ranks that have sent none.
     """
 
     def __init__(self, message: str, *, report: Any = None) -> None:

@@ -50,7 +50,7 @@ _next = _FIRST
 _inherited = _FIRST
 """Numbers below this one were given out before this process was forked."""
 _pools: dict[PoolId, ref[_Pool]] = {}
-"""Those that some lease takes part in, and those whose end is due."""
+"""The pools that some lease takes part in, and those whose end is due."""
 _ending: dict[AbstractContextManager[object], PoolId] = {}
 """The pools whose clean-up is running, by a lock that its thread holds meanwhile."""
 _new_lock = type(threading.RLock())  # a type in C
@@ -185,11 +185,11 @@ class Lease:
     id: PoolId
     """The id of the pool."""
     recorded: PoolId | None
-    """The id that the framework knows the pool by which has recorded the graph."""
+    """The id by which the framework that has recorded the graph knows the pool."""
     capturing: bool
     """Keeps other captures out of the pool."""
     frameworks: set[Framework]
-    """Those that have to release the pool's memory at its end: all that have taken part in a capture."""
+    """The frameworks that have to release the pool's memory at its end: all that took part in a capture."""
     _pool: _Pool | None
 
     def __init__(self, pool: PoolId | None, backend: Backend, device: int) -> None:

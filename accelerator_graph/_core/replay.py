@@ -45,7 +45,7 @@ class Executable(Owned):
     made_of : object
         The recorder's graph, if that was kept.
     changes : NodeChanges or None
-        What single nodes were changed to, once some were.
+        The changes of single nodes, once there are some.
     key : object
         Stands for the executable in bindings, which don't keep it alive.
     runs : tuple
@@ -100,7 +100,7 @@ class Executable(Owned):
 
 
 class Current:
-    """What the replays of a graph launch. All callables get another one at once.
+    """The executable that the replays of a graph launch. A swap reaches all callables at once.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Current:
     check : callable, optional
         Called before every launch. If it raises, nothing is launched and the exception passes.
     former : list of Event or Stream
-        What the first run has to wait for: the runs of former executables. Empty from then on.
+        The runs of former executables that the first run has to wait for. Empty from then on.
     why : str
         Why there is no executable.
     until : {"replay", "instantiate", "never"}
@@ -396,11 +396,11 @@ class Runner:
         """Held while the graph is changed or instantiated late. Taken before `launching`."""
         self.keeps_graph = keep
         self.beside = False
-        """Whether another stream was captured than that of replays."""
+        """Whether the captured stream is not the one of replays."""
         self.retained: tuple[object, ...] = ()
-        """What the graph's present work needs."""
+        """The objects that the graph's present work needs."""
         self.observations: tuple[Any, ...] = ()
-        """What stays with the work of what has observed its capture."""
+        """The observers' objects that stay with the work."""
         self.changing: Changing | None = None
         """The change of the graph that is under way."""
         self.counted = captured.count

@@ -195,7 +195,7 @@ class Stream:
         dst : object
             The memory: an object that exposes it, or an address as ``int``.
         value : int
-            What every byte is set to, 0 to 255.
+            The new value of every byte, 0 to 255.
         nbytes : int, optional
             How many bytes; by default all of `dst`. Required for an address, and for a `value` other than 0
             if `dst` is an array whose elements are larger than a byte: they would not become `value`.

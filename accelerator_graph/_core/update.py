@@ -59,7 +59,7 @@ class Work(NamedTuple):
     lease: Lease
     retained: tuple[object, ...]
     observations: tuple[Any, ...]
-    """What stays with the work of what has observed its capture."""
+    """The observers' objects that stay with the work."""
 
 
 def own_work(graph: BaseGraph) -> Work:

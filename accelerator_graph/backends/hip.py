@@ -363,8 +363,8 @@ class HipBackend(Lends, MarksProgress, TimesGraphs, UpdatesGraphs):
     def host_bytes(self, obj: Graph | Executable) -> int | None:
         """Return by how much the heap of the C library grows with a copy of a graph; None if it is not known.
 
-        What the runtime keeps for later graphs is counted the first time, and what other threads take always.
-        Nothing is known of executables.
+        The first time, this counts what the runtime keeps for later graphs; each time, what other threads
+        take. None for executables, of which nothing is known.
         """
         from .._interpreter.process import heap_bytes
 

@@ -344,9 +344,9 @@ class Run(ABC):
     Parameters
     ----------
     parts : iterable of callable
-        What submits it. If these are functions of C, such as those of `ctypes` or methods of builtin types in
-        a `functools.partial`, no signal handler comes between two of them. Each returns a code; any other
-        than 0 or None is an error, and the rest is left out.
+        The calls that submit it. If these are functions of C, such as those of `ctypes` or methods of builtin
+        types in a `functools.partial`, no signal handler comes between two of them. Each returns a code; any
+        other than 0 or None is an error, and the rest is left out.
     """
 
     __slots__ = ("_parts",)

@@ -66,6 +66,9 @@ class Block(ContextDecorator):
         self.name = name
         self._used = False
 
+    def __repr__(self) -> str:
+        return f"use_backend({self.name!r})"
+
     def __enter__(self) -> None:
         self._used = True
         before = _blocks.get()
@@ -88,15 +91,15 @@ class Block(ContextDecorator):
         if runs_later(function):
             raise TypeError(
                 f"use_backend can't decorate {function!r}, whose body runs after the call; write "
-                f"`with use_backend({self.name!r}):` inside it."
+                f"`with {self!r}:` inside it."
             )
         return super().__call__(function)
 
     def __del__(self) -> None:
         if not self._used:
             warnings.warn(
-                f"use_backend({self.name!r}) did nothing: it names the backend of a `with` block; "
-                f"write `with use_backend({self.name!r}):`, or set {VARIABLE} for the whole process.",
+                f"{self!r} did nothing: it names the backend of a `with` block; write `with {self!r}:`, or "
+                f"set {VARIABLE} for the whole process.",
                 RuntimeWarning,
                 stacklevel=2,
             )

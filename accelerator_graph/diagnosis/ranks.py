@@ -34,8 +34,8 @@ def check_ranks(
 ) -> RanksReport:
     """Compare the graphs of all ranks before the first replay, and raise on every rank if they don't fit.
 
-    What has to agree is the order of collectives in each group: their kinds, types, sizes and roots, as they
-    were asked for in the capture (`Graph.collectives`). Each send needs its receive. Everything else, such as
+    The ranks have to agree on the order of collectives in each group: their kinds, types, sizes and roots, as
+    the capture asked for them (`Graph.collectives`). Each send needs its receive. Everything else, such as
     kernels and sizes, is a note in the report, since pipeline and expert ranks rightly differ.
 
     Every rank of the group has to call this, also one whose capture failed. Nothing runs on the device.
@@ -114,7 +114,7 @@ def _error(report: RanksReport) -> RanksDisagreeError:
 
 
 class RankRecord(NamedTuple):
-    """What one rank says."""
+    """The record of one rank, as the others get it."""
 
     rank: int
     """The rank, counted in the whole program."""

@@ -29,7 +29,7 @@ _rounds: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
 
 class Answers(NamedTuple):
-    """What the ranks of a group have sent."""
+    """The texts that the ranks of a group have sent."""
 
     own: int
     """This rank, counted in the whole program."""

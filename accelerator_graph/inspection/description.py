@@ -12,7 +12,7 @@ from .names import demangled
 
 
 class GraphDescription(NamedTuple):
-    """What a graph contained when it was described.
+    """The contents of a graph at the time when it was described.
 
     Descriptions are values: they hold nothing of the graph, compare with ``==``, and go to JSON and back
     unchanged. ``str()`` is a table for a terminal.

@@ -17,14 +17,14 @@ from .text import count, fitting, is_closed, listed, named, numbers, size
 
 
 class Comparison(NamedTuple):
-    """What differs between two graphs."""
+    """The differences between two graphs."""
 
     sentences: list[str]
     """All differences, in words."""
     pairs: dict[int, int]
     """The nodes that both graphs have: the id in the first one to the id in the second one."""
     changes: dict[int, list[str]]
-    """What is different in a node that both have, in words, by its id in the second graph."""
+    """The differences of each node that both have, in words, by its id in the second graph."""
 
 
 _Said = list[tuple[tuple[int, int], str]]

@@ -23,7 +23,7 @@ class PoolMemory(NamedTuple):
     backend: str
     device: int
     id: tuple[int, int]
-    """As `Graph.pool` returns it."""
+    """The id of the pool, as `Graph.pool` returns it."""
     graphs: int
     """How many live graphs of this process share the pool."""
     held: MemoryAmount

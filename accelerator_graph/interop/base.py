@@ -210,8 +210,8 @@ class Inspectable(Framework):
 
         `which` is 0 or 1: one of two patterns, harmless as numbers and as indices, that differ in every
         element. It shows which elements nobody writes. Call `settle` after each fill: it waits for the
-        current stream, since another stream may write to the array at once. None if the framework can't do
-        that.
+        framework's current stream, since another stream may write to the array at once. None if the
+        framework can't do that.
         """
         return None
 

@@ -641,12 +641,23 @@ class Filling(Inspectable):
 
     api_version = 1
     settle = None
+    stream = None
+    """The framework's own current stream, if it is not the library's."""
 
     def backend(self):
         return "cpu"
 
+    def current_stream(self, device=None):
+        return None if Filling.stream is None else (Filling.stream.native, 0)
+
     def fill_new(self, which, settle):
-        Filling.settle = lambda out: (launch(time.sleep, 0.05), launch(out.fill, 0.25 + which), settle())
+        def fill(out):
+            stream = Filling.stream or ag.current_stream()
+            stream.launch(time.sleep, 0.05)
+            stream.launch(out.fill, 0.25 + which)
+            settle()
+
+        Filling.settle = fill
         return lambda: setattr(Filling, "settle", None)
 
     @staticmethod
@@ -665,16 +676,20 @@ def filling(monkeypatch):
     interop.unregister("filling")
 
 
-def test_what_another_stream_writes_is_not_taken_for_what_nobody_writes(filling):
-    """The other stream does not wait for the current one, which fills the new array."""
-    other = ag.Stream(backend="cpu")
+@pytest.mark.parametrize("own", [False, True])
+def test_what_another_stream_writes_is_not_taken_for_what_nobody_writes(filling, monkeypatch, own):
+    """The other stream does not wait for the one that fills the new array."""
+    other, filler = ag.Stream(backend="cpu"), ag.Stream(backend="cpu")
 
     def f(x):
-        out = filling.empty_like(x)
+        with monkeypatch.context() as there:
+            there.setattr(filling, "stream", filler if own else None)
+            out = filling.empty_like(x)
         launch(int)
         other.launch(np.multiply, x, 2, out)
         if not ag.is_current_stream_capturing():
             ag.current_stream().wait(other)
+            ag.current_stream().wait(filler)
         return out
 
     with pytest.raises(ag.VerificationError, match="leaves all elements of result unwritten") as raised:

@@ -166,7 +166,7 @@ class SetFunction(Record):
         Called on any thread and without the GIL, while the executable is not launched. Returns 0 on success;
         otherwise it has changed nothing.
     arguments : tuple of int
-        What it is called with, three or four numbers. Later runs use what the parameters hold at the call.
+        The three or four numbers that it is called with. Later runs use what the parameters hold at the call.
     guard : SameContext, optional
         While this is not met, the library calls the `NodeSetter` instead.
     """

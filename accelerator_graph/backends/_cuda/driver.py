@@ -51,7 +51,7 @@ class Executable(Handle):
         self.context: Any = context
         self.destroyed: list[Any] | None = None
         self.shape: Shape | None = None
-        """That of its work, once it was updated: the graph's may have changed since then."""
+        """The shape of its work, once it was updated: the graph's own may have changed since then."""
 
 
 class Event(Handle):
@@ -108,7 +108,7 @@ class Driver:
             flags.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
             | flags.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
         )
-        """Those that torch uses: each replay frees what the last one left."""
+        """The flags that torch uses: each replay frees what the last one left."""
         self._primary: dict[int, Any] = {}
         self._ending: dict[int, Handle] = {}
         self._latest: tuple[Any, Any] = (None, None)

@@ -62,7 +62,7 @@ class CaptureTrace:
         self.escapes = Escapes(capture.backend, capture.native)
         self.stopped = self._ended = False
         self.watch: Watch | None = None
-        """What answers the events in C, while that is possible."""
+        """The object that answers the events in C, while that is possible."""
         self.backend = capture.backend
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status

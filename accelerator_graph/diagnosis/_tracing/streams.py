@@ -47,7 +47,7 @@ class Streams:
         self._forks: dict[int, list[Place]] = {}
         """Where each stream has joined the capture."""
         self._joined: set[int] = set()
-        """Those that the captured one has waited for since."""
+        """The streams that the captured one has waited for since."""
 
     def _key(self, native: Any) -> int:
         """Return a number that is the same for all objects that mean one stream."""
@@ -115,7 +115,7 @@ class Escapes:
 
     def __init__(self, backend: Backend, captured: Any) -> None:
         self.asks: list[Inspectable] = []
-        """Those that are asked after each call, since they do not report what they do."""
+        """The frameworks to ask after each call, since they do not report what they do."""
         self._backend = backend
         self._captured = captured
         self._handle = 0

@@ -47,7 +47,7 @@ class Expectation:
         self.varying: list[frozenset[int]] = []
         """The elements of each array in which eager runs differ in a bit."""
         self.unstable: list[frozenset[int]] = []
-        """Those in which they differ by more than rounding."""
+        """The elements in which they differ by more than rounding."""
         self.spread: list[float] = []
         """How far the other elements differ."""
         self.unwritten: list[frozenset[int]] = []
@@ -134,9 +134,9 @@ class Case:
         self.others: list[Contents] = []
         """Beginnings with other arguments, with which the function gives results of the same shapes."""
         self.reshaped: list[Contents] = []
-        """Those with which it gives results of other shapes."""
+        """Beginnings with which it gives results of other shapes."""
         self.compared = 0
-        """With how many other arguments replays were compared."""
+        """The number of other arguments with which replays were compared."""
         self.doubts: list[Finding] = []
         self.rounding: list[str] = []
         """By how much arrays differ that are right up to rounding, in words."""

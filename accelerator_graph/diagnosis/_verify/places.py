@@ -338,14 +338,17 @@ patience: ContextVar[float | None] = ContextVar("patience", default=None)
 """How many seconds to wait for a stream at most; None for ever."""
 
 
-def wait(stream: Stream) -> None:
-    """Wait for a stream's work; raise `Hanging` if it takes longer than there is `patience`."""
-    limit = patience.get()
+def wait(stream: Stream, other: Any = None) -> None:
+    """Wait for the work of a stream, or of another one that only the backend knows.
+
+    Raise `Hanging` if it takes longer than there is `patience`.
+    """
+    limit, native = patience.get(), stream._native if other is None else other
     end, pause = time.monotonic() + (limit or 0.0), 0.0001
     with stream._relaxed():
-        while limit is not None and not stream._backend.query(stream._native):
+        while limit is not None and not stream._backend.query(native):
             if time.monotonic() > end:
                 raise Hanging
             time.sleep(pause)
             pause = min(2 * pause, 0.01)
-        stream._backend.synchronize(stream._native)  # raises what the work has raised
+        stream._backend.synchronize(native)  # raises what the work has raised

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from ..._core import stream_stack
 from ..._core.streams import Stream
-from ..._graphed.call_order import current_stream
 from ...interop import registry as interop
-from ...interop.base import Undo
+from ...interop.base import Inspectable, Undo
 from .places import Place, differing, read_all, wait
 from .program import Program
 
@@ -26,11 +26,6 @@ class Changing(Exception):
 
 class OutOfTime(Exception):
     """The time limit was over before a run."""
-
-
-def _settle() -> None:
-    """Wait for the current stream: new arrays are filled there, and used on any stream."""
-    wait(current_stream(problem="verify can't run"))
 
 
 class Trial:
@@ -196,10 +191,16 @@ class Trial:
         undos: list[Undo] = []
         try:
             for framework in interop.inspectable(self.program.stream.backend):
-                undos.extend(filter(None, (framework.fill_new(which, _settle),)))
+                settle = partial(self._settle, framework)
+                undos.extend(filter(None, (framework.fill_new(which, settle),)))
             yield
         finally:
             stream_stack.undo(undos)
+
+    def _settle(self, framework: Inspectable) -> None:
+        """Wait for a framework's current stream, where an array was filled that any stream may use now."""
+        stream, current = self.program.captured_on(), framework.current_stream()
+        wait(stream, None if current is None else stream._backend.as_stream(current[0]))
 
     def shows_unwritten(self, place: Place) -> bool:
         """Return True if a new array like this one is filled, so that eager runs show who writes it."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class SyclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
     """Streams are in-order `dpctl.SyclQueue` objects, and graphs are those of the SYCL runtime.
 
-    What anyone enqueues on a capturing queue is recorded: dpctl's own calls as well as `Stream.launch`, which
+    A capturing queue records whatever anyone enqueues: dpctl's own calls as well as `Stream.launch`, which
     takes a `dpctl.program.SyclKernel`. Errors have the numbers and names of ``sycl::errc``; a call that this
     package refuses itself has no number and the name REFUSED.
     """
