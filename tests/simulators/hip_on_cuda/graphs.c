@@ -40,6 +40,15 @@ EXPORT hipError_t hipGraphAddEventRecordNode(hipGraphNode_t *node, hipGraph_t gr
     return FORWARD(cuGraphAddEventRecordNode, node, graph, nodes, count, event);
 }
 
+EXPORT hipError_t hipGraphAddChildGraphNode(hipGraphNode_t *node, hipGraph_t graph,
+    const hipGraphNode_t *nodes, size_t count, hipGraph_t child) {
+    return FORWARD(cuGraphAddChildGraphNode, node, graph, nodes, count, child);
+}
+
+EXPORT hipError_t hipGraphChildGraphNodeGetGraph(hipGraphNode_t node, hipGraph_t *child) {
+    return FORWARD(cuGraphChildGraphNodeGetGraph, node, child);
+}
+
 EXPORT hipError_t hipGraphClone(hipGraph_t *clone, hipGraph_t graph) {
     return FORWARD(cuGraphClone, clone, graph);
 }
