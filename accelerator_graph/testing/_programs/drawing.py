@@ -55,7 +55,8 @@ def programs(backend: Backend, devices: int = 1, crosses: bool = True) -> Search
     traits = Traits(
         backend.name,
         events=Capability.EVENTS in capabilities,
-        nested=Capability.CHILD_GRAPHS in capabilities and not backend.records_graphs,
+        nested=Capability.CHILD_GRAPHS in capabilities,
+        nested_kept=backend.records_graphs,
         modes=("default", *backend.capture_modes),
     )
     streams = _below(STREAMS if traits.events else 2)

@@ -129,8 +129,8 @@ class GraphState:
     """The streams that it was bound to; None for its home."""
     runs: Set[int] = NONE
     """The work that comes before the next run of its executable."""
-    retained: str = ""
-    """The reference to the object that it retains."""
+    retained: frozenset[str] = frozenset()
+    """The references to what it keeps: an object that it retains, and those of the graphs inside it."""
 
 
 class Program:
@@ -200,13 +200,16 @@ class Program:
     def _body(self, step: Call | Capture, origin: int, raises: int | None = None) -> Body:
         device = self._traits.device
         graphs = {
-            number: (device(graph.home), graph.work)
+            number: (device(graph.home) if self._may_nest(graph) else None, graph.work)
             for number, graph in enumerate(self._graphs)
             if graph.work is not None
         }
         turned = [(origin + each) % STREAMS for each in range(STREAMS)]
         streams = [each for each in turned if each == origin or self._traits.connects(each, origin)]
         return Body(streams, step.body, step.width, device, graphs, raises)
+
+    def _may_nest(self, graph: GraphState) -> bool:
+        return graph.options.keep_graph or not self._traits.nested_kept
 
     def _defined(self, body: Body) -> str:
         """Define a function; return its name."""
@@ -245,12 +248,14 @@ class Program:
             self._tokens += 1
         self._lines += captured(step, given, function, token)
         self._apply(body.asides)
+        inside = frozenset[str]().union(*(self._graphs[each].retained for each in body.replays))
         self._release(body)
         if step.raises is not None:
             self._lines.append(f'assert {name}.state == "empty", {name}.state')
-            self._lines += _gone(token)
+            self._lines += _gone(filter(None, [token]))
             return
-        graph.work, graph.home, graph.retained = body.work, home, token
+        graph.work, graph.home = body.work, home
+        graph.retained = inside | frozenset(filter(None, [token]))
         for each in step.replays:
             self._replay(Replay(step.graph, each, route=step.route))
 
@@ -258,11 +263,12 @@ class Program:
         graph, name = self._graphs[number], f"g{number}"
         if graph.work is None:
             return
+        self._graphs[number] = GraphState(graph.options)
         if drop:
             self._lines.append(f"{name} = {graph.options.code(self._traits.modes)}")
         else:
-            self._lines += [f"{name}.reset()", *_gone(graph.retained)]
-        self._graphs[number] = GraphState(graph.options)
+            kept = frozenset[str]().union(*(each.retained for each in self._graphs))
+            self._lines += [f"{name}.reset()", *_gone(graph.retained - kept)]
 
     def _close(self, number: int) -> None:
         for graph in self._graphs:
@@ -376,13 +382,12 @@ class Program:
             else:
                 wanted, found = repr(self._memory.buffer(number)), f"{work_of(number)}.read_bytes({name})"
             self._lines.append(f'assert {found} == {wanted}, f"{name} holds {{{found}}}"')
-        for graph in self._graphs:
-            if graph.retained:
-                self._lines.append(f'assert {graph.retained}() is not None, "it was not retained"')
+        for token in sorted(frozenset[str]().union(*(each.retained for each in self._graphs))):
+            self._lines.append(f'assert {token}() is not None, "it was not retained"')
 
 
-def _gone(token: str) -> list[str]:
-    return [f'assert {token}() is None, "it is still retained"'] if token else []
+def _gone(tokens: Iterable[str]) -> list[str]:
+    return [f'assert {token}() is None, "it is still retained"' for token in sorted(tokens)]
 
 
 CELLS, OPS, REPLAYS = 4, 30, 3

@@ -88,8 +88,9 @@ class Body:
         How many streams it uses. Ops on others are done on these.
     device_of : callable
         Returns the device of a stream.
-    graphs : mapping of int to (int, sequence of Enqueued)
-        The device and the work of the graphs that it can replay or reset. Others are left out.
+    graphs : mapping of int to (int or None, sequence of Enqueued)
+        The device and the work of the graphs that it can replay or reset. Others are left out. None for the
+        device of a graph that it can only reset.
     raises : int, optional
         Raise an exception before the op of this number, or at the end if there are fewer.
     """
@@ -100,7 +101,7 @@ class Body:
         ops: Sequence[Op],
         width: int,
         device_of: Callable[[int], int],
-        graphs: Mapping[int, tuple[int, Sequence[Enqueued]]],
+        graphs: Mapping[int, tuple[int | None, Sequence[Enqueued]]],
         raises: int | None = None,
     ) -> None:
         self.work: list[Enqueued] = []
@@ -225,6 +226,8 @@ class Traits:
     """Streams can wait for each other."""
     nested: bool = True
     """A replay can be captured."""
+    nested_kept: bool = False
+    """That of a kept graph only."""
     modes: Sequence[str] = ("default",)
     """Its capture modes."""
     devices: int = 1
