@@ -15,7 +15,7 @@ from accelerator_graph.testing.works.host import HostWork
 from kit.command_lists import CommandLists, ListsWork
 from kit.explicit_runtime import Explicit
 from kit.planted.collection import CAUGHT, NAME, SURVIVES, WORKS
-from kit.planted.without_a_fault import EveryCapability, ReportsFailures
+from kit.planted.without_a_fault import CrossesBorders, EveryCapability, ReportsFailures
 from kit.planted.works import FailingWork
 
 KINDS = {
@@ -118,6 +118,7 @@ def test_both_kinds_of_runtime_have_faults_of_each_kind(kind: str, runtime: type
     [
         (CommandLists, ListsWork),
         (EveryCapability, HostWork),
+        (CrossesBorders, HostWork),
         pytest.param(ReportsFailures, FailingWork, marks=pytest.mark.needs("rest")),
     ],
 )

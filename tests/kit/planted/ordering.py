@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from accelerator_graph.backends._cpu.graph import Event as CpuEvent
-from accelerator_graph.backends.base import Capability
+from accelerator_graph.backends.base import Capability, CaptureStatus
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Event, Executable, Explicit, Latch, OneRun, Queue, Recording
 from kit.planted.collection import caught_by
-from kit.planted.without_a_fault import NothingNative, TwoDevices
+from kit.planted.without_a_fault import CrossesBorders, MovingEvent, NothingNative, TwoDevices
 from kit.planted.works import WorkOfADevice
 
 
@@ -320,3 +321,57 @@ class SynchronizeMissesReplaysWithoutEvents(SynchronizeMissesReplays):
 
     def capabilities(self, device: int) -> Any:
         return super().capabilities(device) - {Capability.EVENTS}
+
+
+# ---- events that cross the border of a capture ---------------------------------------------------
+
+
+@caught_by(
+    "test_external_event_orders_two_graphs",
+    "test_external_event_recorded_outside_orders_a_graph",
+    "test_external_event_lives_as_long_as_its_graphs",
+)
+class GraphsWaitForNothing(CrossesBorders):
+    def wait_external(self, stream: Any, event: MovingEvent) -> None:
+        if stream.capture is None:
+            super().wait_external(stream, event)
+
+
+@caught_by("test_external_event_recorded_in_a_graph_orders_what_is_outside")
+class MarksTheFirstReplay(CrossesBorders):
+    """A replay does not move the event again."""
+
+    def requested(self, nodes: Any) -> None:
+        for node in nodes:
+            crossing = node.call[0]
+            if node.kind == "event_record" and crossing.event.done is not None:
+                crossing.runs.append(crossing.event.done)
+            else:
+                super().requested([node])
+
+
+@caught_by("test_external_event_recorded_outside_orders_a_graph")
+class WaitsForWhatTheCaptureSaw(CrossesBorders):
+    """A graph waits for what the event has marked in the capture."""
+
+    def wait_external(self, stream: Any, event: MovingEvent) -> None:
+        then = MovingEvent()
+        then.done = event.done
+        super().wait_external(stream, event if stream.capture is None else then)
+
+
+@caught_by("test_external_event_recorded_in_a_graph_orders_what_is_outside")
+class WaitsForARecordToCome(CrossesBorders):
+    def external_event(self, stream: Any, *, timed: bool = False) -> MovingEvent:
+        event = super().external_event(stream)
+        event.done = threading.Event()
+        return event
+
+
+@caught_by("test_external_events_join_no_captures")
+class ExternalEventsJoinCaptures(CrossesBorders):
+    def wait_external(self, stream: Any, event: MovingEvent) -> None:
+        if event.capture is not None and event.capture.status is CaptureStatus.ACTIVE:
+            self.captures.link(stream, event)
+        else:
+            super().wait_external(stream, event)

@@ -6,15 +6,17 @@ import ctypes
 import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from accelerator_graph.backends._cpu.graph import Graph
+from accelerator_graph.backends._cpu.graph import Graph, body_of
 from accelerator_graph.backends.base import (
     Availability,
     CaptureStatus,
+    ExternalEvents,
     LaunchFunction,
     Lends,
     NativeCalls,
@@ -203,6 +205,68 @@ class EveryCapability(CpuBackend, ProfilesGraphs, Lends):
 
     def borrow_executable(self, handle: int, graph: Any) -> Any:
         return self.objects[handle]
+
+
+class MovingEvent:
+    """An event that can be recorded again: what it marks now, and where a capture has recorded it."""
+
+    def __init__(self) -> None:
+        self.done: threading.Event | None = None
+        self.capture: Any = None
+        self.nodes: frozenset[int] = frozenset()
+
+
+class Crossing:
+    """A node that records or waits for an event. What that marks is decided when a run is requested."""
+
+    def __init__(self, kind: str, event: MovingEvent) -> None:
+        self.kind, self.event = kind, event
+        self.runs: deque[threading.Event | None] = deque()
+
+    def requested(self) -> None:
+        if self.kind == "event_record":
+            self.event.done = threading.Event()
+        self.runs.append(self.event.done)
+
+    def __call__(self) -> None:
+        done = self.runs.popleft()
+        if done is not None:
+            (done.set if self.kind == "event_record" else done.wait)()
+
+
+class CrossesBorders(NothingNative, ExternalEvents):
+    """No bug either: has external events."""
+
+    def external_event(self, stream: Any, *, timed: bool = False) -> MovingEvent:
+        return MovingEvent()
+
+    def record_external(self, stream: Any, event: MovingEvent) -> None:
+        if self.add(stream, "event_record", event):
+            event.capture, event.nodes = self.captures.mark(stream)  # type: ignore[misc]
+        else:
+            event.done, event.capture = threading.Event(), None
+            stream.worker.submit(event.done.set)
+
+    def wait_external(self, stream: Any, event: MovingEvent) -> None:
+        if event.capture is not None and event.capture is stream.capture:
+            self.captures.link(stream, event)
+        elif not self.add(stream, "wait_event", event) and event.done is not None:
+            stream.worker.submit(event.done.wait)
+
+    def add(self, stream: Any, kind: str, event: MovingEvent) -> bool:
+        return self.captures.record(stream, kind, (kind, "", (Crossing(kind, event), (), {}, None)))
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        if self.capture_status(stream) is CaptureStatus.NONE:
+            self.requested(executable.nodes)
+        super().replay(executable, stream)
+
+    def requested(self, nodes: Any) -> None:
+        for node in nodes:
+            if node.kind == "graph":
+                self.requested(body_of(node.call))
+            elif isinstance(node.call[0], Crossing):
+                node.call[0].requested()
 
 
 class NumberedCalls(NativeCalls):
