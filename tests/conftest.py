@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -145,6 +146,14 @@ def pytest_collection_finish() -> None:
     """Let the collections of garbage that tests ask for skip what is there before the first test."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """A test that raises where Python can not may leave its thread handling that error for ever."""
+    before = sys.exc_info()[1]
+    yield
+    assert sys.exc_info()[1] is before, "the thread still handles an error of the test"
 
 
 def _simulator(item: pytest.Item) -> str:

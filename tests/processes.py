@@ -24,10 +24,13 @@ VARIABLES = {
 ROOT = Path(__file__).resolve().parents[1]
 
 LONGEST = 10
-"""How many times its limit a command may take while it uses the CPU."""
+"""How many times its limit a command may use the CPU without progress."""
+
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+"""How many parts of a second in which the system reports the use of the CPU."""
 
 LAST_WORDS = 10
-"""Seconds in which a command that hangs may say where."""
+"""The limit in seconds for a command that hangs and says where."""
 
 
 def execute(
@@ -43,8 +46,8 @@ def execute(
     """Run a command to its end and return its status and output, as text; `merged` with the error output.
 
     `start` makes what stands for `subprocess.Popen`, as `torch_cpu.forks.Fork` does.
-    A command hangs if neither it nor its children use the CPU for `timeout` seconds, or if it takes `LONGEST`
-    times as long with the same `progress`. It is killed with its children then, and
+    A command hangs if neither it nor its children use the CPU for `timeout` seconds, nor wait for it, or if
+    they use it `LONGEST` times as long with the same `progress`. It is killed with its children then, and
     `subprocess.TimeoutExpired` is raised, with what it has said. On a busy machine it may take longer.
     """
     with start(
@@ -64,7 +67,7 @@ def execute(
                 kill(process.pid, signal.SIGABRT)  # Python's fault handler says where its threads are
                 kill_all(number for number in below if number != process.pid)
                 with suppress(subprocess.TimeoutExpired):
-                    error.output = process.communicate(timeout=LAST_WORDS)[0]
+                    error.output = finished(process, LAST_WORDS)[0]
             kill_all(below)
             raise
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
@@ -108,14 +111,16 @@ def finished(
 ) -> tuple[str, str]:
     """Return the output of a process when it has ended; see `execute`."""
     before: tuple[int, dict[int, int]] = (progress(), {})
-    turns = 0
+    used = 0
     while True:
         try:
             return process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             now = progress(), usage(process.pid)
-            turns = turns + 1 if now[0] == before[0] else 1
-            if now == before or turns == LONGEST:
+            spent = sum(ticks - before[1].get(each, 0) for each, ticks in now[1].items())
+            used = used + spent if now[0] == before[0] else 0
+            idle = now == before and not any(map(waits_for_the_cpu, now[1]))
+            if idle or used >= LONGEST * timeout * TICKS:
                 raise
             before = now
 
@@ -129,6 +134,15 @@ def kill(process: int, by: int) -> None:
 def kill_all(processes: Iterable[int]) -> None:
     for process in processes:
         kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def waits_for_the_cpu(process: int) -> bool:
+    """Return True if a thread of a process could run, on a machine that were not busy."""
+    for thread in Path(f"/proc/{process}/task").glob("*"):
+        with suppress(OSError):  # it has ended meanwhile
+            if (thread / "stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "R":
+                return True
+    return False
 
 
 def usage(process: int) -> dict[int, int]:

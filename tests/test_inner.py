@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import inner
+import processes
 from processes import ROOT, execute
 
 PLANTED = """
@@ -60,17 +63,17 @@ def planted(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere other signals end a process, and none hangs")
-@pytest.mark.parametrize("processes", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "xdist"])
 def test_each_failure_is_reported_under_its_name(
-    planted: Path, tmp_path: Path, processes: tuple[str, ...]
+    planted: Path, tmp_path: Path, workers: tuple[str, ...]
 ) -> None:
-    if processes:
+    if workers:
         pytest.importorskip("xdist")
     outer = tmp_path / "test_outer.py"
     outer.write_text(OUTER.format(path=str(planted)), encoding="utf-8")
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "conftest"]
-    options = (*processes, "-p", "no:cacheprovider", "--color=no", str(outer))
+    options = (*workers, "-p", "no:cacheprovider", "--color=no", str(outer))
     env |= {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))), "COLUMNS": "200"}
     said = execute([*command, *options], env=env, merged=True).stdout
     summary = dict(re.findall(r"^FAILED .*test_planted.py::(\w+) - (.*)$", said, re.MULTILINE))
@@ -95,6 +98,16 @@ def test_a_process_that_ends_outside_of_a_test(
     planted.write_text(code, encoding="utf-8")
     with pytest.raises(AssertionError, match=message):
         inner.run([sys.executable], tmp_path / "log", str(planted), env=os.environ)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the use of the CPU is not known")
+def test_a_process_that_waits_for_the_cpu_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "usage", lambda process: {process: 1})  # as if it were given none
+    code = "import time; start = time.monotonic()\nwhile time.monotonic() < start + 2: pass\ntime.sleep(9)"
+    began = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        execute([sys.executable, "-c", code], timeout=0.5)
+    assert time.monotonic() > began + 2
 
 
 def test_a_module_that_can_not_be_imported(planted: Path, tmp_path: Path) -> None:

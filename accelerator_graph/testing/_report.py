@@ -15,12 +15,12 @@ from ._conformance import BackendConformance
 
 PROMISES = {
     Capability.EVENTS: "Streams can be forked and joined with events.",
+    Capability.EXTERNAL_EVENTS: "Events are recorded and waited for across the border of a capture.",
     Capability.TIMING: "The host can wait for events, and read the time between two of them.",
     Capability.ENQUEUE: "Fills, copies and launches can be enqueued through the library.",
     Capability.PROGRESS: "A graph can write memory of the host, which shows how far a replay is.",
     Capability.HANDLES: "Streams, graphs and executables have handles that other libraries understand.",
     Capability.NODES: "The nodes of a graph and their dependencies can be listed.",
-    Capability.EXTERNAL_EVENTS: "Events are recorded and waited for across the border of a capture.",
     Capability.CHILD_GRAPHS: "A replay onto a capturing stream is recorded into that capture.",
     Capability.SET_NODE: "Single nodes of an executable can be changed.",
     Capability.UPDATE: "An executable can get the work of another graph in place.",

@@ -1,5 +1,6 @@
 """A KeyboardInterrupt at any line of the library, or on entry to a function, leaves no trace of a capture."""
 
+import dis
 import gc
 import inspect
 import linecache
@@ -22,6 +23,8 @@ from . import random_signals
 
 PACKAGE = os.path.dirname(ag.__file__)
 UNINTERRUPTIBLE = ("try:", "finally:", "else:", "with ")  # no signal is handled there, only traced
+LEAVES_HANDLER = dis.opmap["POP_EXCEPT"]
+"""Likewise; raised before it, an error would leave the one that was handled the thread's for ever."""
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +67,8 @@ class Interrupter:
         points = ("call", "return") if inside else ("call",)
         if event == "line" or (event in points and not code.co_flags & inspect.CO_GENERATOR):
             text = linecache.getline(code.co_filename, frame.f_lineno).strip()
-            if event in points or not text.startswith(UNINTERRUPTIBLE):
+            leaves = code.co_code[frame.f_lasti] == LEAVES_HANDLER
+            if event in points or not (leaves or text.startswith(UNINTERRUPTIBLE)):
                 self.lines += 1
                 if self.lines == self.at:
                     self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {text}"

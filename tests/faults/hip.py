@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_size_t, c_ubyte, c_void_p
 from functools import cache
 from typing import Any
 
-from accelerator_graph._core import replay
-from accelerator_graph.api import Graph
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._hip import driver as _hip_driver
 from accelerator_graph.backends.hip import HipBackend as Backend
@@ -233,35 +230,20 @@ DESTROYS = {
 }
 ABANDON, OVER = Backend.capture_abandon.__code__, Backend.discard.__code__
 
-_PROFILE = Graph.profile.__code__
-_ASKED_IN_C = {replay.Binding.launch.__code__}
 _ANSWER, _CALL = _hip_driver.Driver.answer.__code__, _hip_driver.Driver.call.__code__
 
 
 def unsaid(function: str, codes: list[Any]) -> bool:
     """Say whether the backend has no use for the code of a call that neither cleans up nor abandons.
 
-    So it is with the last error, and with what is thrown away on the way: events and the added nodes. What is
-    asked in C ahead of a launch is asked again in Python if it fails.
+    So it is with the last error, and with what is thrown away on the way: events and the added nodes.
     """
     if function in ("hipGetLastError", "hipGraphDestroyNode"):
         return True
     if any(code.co_name == "_launch_and_mark" for code in codes) and "hipEvent" in function:
         return True  # a run whose end can't be marked is waited for
-    if function == IS_CAPTURING and {*codes} >= _ASKED_IN_C and _PROFILE not in codes and _launched_before():
-        return True
     unchecked = _ANSWER in codes and codes[codes.index(_ANSWER) + 1] is not _CALL
     return unchecked and function == "hipEventDestroy"
-
-
-def _launched_before() -> bool:
-    """Say whether C asks first: it launches what Python has launched once."""
-    frame = sys._getframe()
-    while frame.f_code is not replay.Binding.launch.__code__:
-        assert frame.f_back is not None
-        frame = frame.f_back
-    launcher = frame.f_locals["self"]._launcher
-    return launcher is not None and launcher().target is not None
 
 
 def asks_whether_alive(function: str, codes: list[Any]) -> bool:

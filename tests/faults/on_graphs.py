@@ -272,10 +272,17 @@ def cloned(bench: Bench, error: Exception | None) -> None:
         assert bench.run(bench.kept.replay) == left(5)
 
 
-def watched(bench: Bench) -> None:
+class Unsettled:
+    """Stays with a graph, and asks to be asked ahead of each replay."""
+
+    def check(self) -> bool:
+        return False
+
+
+def checked(bench: Bench) -> None:
     """Capture a graph that C never launches, so that every call can be noted."""
     captured(bench)
-    bench.graph.watch(bench.fork)
+    bench.graph._runner.observe(Unsettled())
 
 
 def profile(bench: Bench, phase: Phase) -> None:
@@ -361,7 +368,7 @@ GRAPHS = (
     run("bind", lambda bench, _: bench.graph.bind(bench.fork), check=replays),
     made("bind-first", lambda bench, _: bench.graph.bind(), failed=unless_instantiated),
     run("bound", lambda bench, _: bench.kept(), prepare=ready),
-    run("profile", profile, prepare=watched, check=put_back),
+    run("profile", profile, prepare=checked, check=put_back),
     asked("time-parts", parts, ignores=vendor.TELLING, made=5),
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),

@@ -309,6 +309,13 @@ class OneStreamForAll(Explicit):
         pass
 
 
+@caught_by("test_fork_and_join_keeps_the_order")
+class OnlyTheFirstRecords(Explicit):
+    def capture_status(self, stream: Queue) -> CaptureStatus:
+        first = stream.recording is not None and stream.recording.first is stream
+        return CaptureStatus.ACTIVE if first else CaptureStatus.NONE
+
+
 @survives(
     "test_default_mode_works",
     because="what a mode forbids is the vendor's: no call is illegal beside a capture on every runtime",
