@@ -220,7 +220,10 @@ class Graph(BaseGraph):
         if not isinstance(graph, BaseGraph):
             raise TypeError(f"Graph.add(): the argument must be an accelerator_graph.Graph, not {graph!r}.")
         if capture is None:
-            raise GraphStateError("Graph.add(): this graph is not being captured; use `with graph:`.")
+            raise GraphStateError(
+                "Graph.add(): this graph is not being captured; use `with graph:`, or "
+                "current_graph().add() in a recapture."
+            )
         graph.replay(capture.stream)
 
     def bind(self, stream: object = None) -> Callable[[], None]:

@@ -112,9 +112,9 @@ def _examined(runner: Runner, captured: Captured, retained: Iterable[object]) ->
 
 def _notes(found: Addresses, sure: int) -> Iterator[str]:
     if found.unread:
-        yield f"{count(found.unread, 'kernel')} can't be looked at: the driver does not report the arguments."
+        yield f"not looked at: {count(found.unread, 'node')} whose memory the driver does not report"
     if others := len(found.pointers) - sure:
-        yield f"{count(others, 'other word')} may be an address or not, and can't be called wrong."
+        yield f"never called wrong: {count(others, 'other word')} that may be an address"
 
 
 def _labelled(finding: MemoryFinding, labels: Sequence[tuple[Any, ...]]) -> MemoryFinding:
@@ -270,7 +270,7 @@ class _Places:
             elif state == "gone":
                 yield _finding("freed", f"is not mapped, as the driver of {self._name!r} says", each)
             elif state == "there":
-                yield _finding("unknown", "lies in memory of no allocator that tells", each)
+                yield _finding("unknown", "lies in memory that no allocator reports", each)
             elif state is None:
                 yield _finding("unknown", f"is not known to the driver of {self._name!r}", each)
 

@@ -37,7 +37,7 @@ class Addresses(NamedTuple):
     own: list[range]
     """The memory that nodes of the graph allocate."""
     unread: int
-    """How many kernels do not tell their arguments."""
+    """How many nodes use memory, or may, that the driver does not report."""
 
 
 def addresses(
@@ -89,9 +89,12 @@ def _add(
         named = [("target", target, True)]
         if node.kind == "memcpy":
             named.append(("source", source, True))
+        unread += any(address is None for _, address, _ in named)
     elif node.kind == "kernel":
         unread += not told
         named = list(_of_kernel(node, now))
+    elif node.kind == "conditional":
+        unread += not node.bodies
     if node.enabled and all(each.enabled for each in around):
         pointers += [
             Pointer(node, around, name, address, sure)

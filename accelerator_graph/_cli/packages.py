@@ -252,6 +252,14 @@ VENDORS_VARIABLES: dict[str, tuple[Means, str, str]] = {
         "makes torch allocate by cudaMalloc, which breaks every capture that allocates.",
         "Unset it.",
     ),
+    **dict.fromkeys(
+        ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
+        (
+            lambda value: "cudaMallocAsync" in value,
+            "makes torch allocate without blocks that it could report, so `Graph.check` finds less.",
+            "Leave `backend:` out while you look for memory that a graph does not own.",
+        ),
+    ),
     "AMD_LOG_LEVEL": (
         is_on,
         "makes AMD's runtime write its log to the error output.",

@@ -165,7 +165,9 @@ class Torch(Inspectable):
         return contents(self.torch, pool, device)
 
     def blocks(self) -> list[base.MemoryBlock]:
-        """Return the blocks of the caching allocator."""
+        """Return the blocks of the caching allocator; none if torch allocates in another way."""
+        if self.torch.cuda.get_allocator_backend() != "native":
+            return []  # these raise
         return blocks(_snapshot(self.torch.cuda.memory_snapshot))
 
     def history(self, address: int) -> base.BlockHistory | None:

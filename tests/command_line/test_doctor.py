@@ -196,6 +196,8 @@ def test_variables_that_disturb_are_found(tmp_path: Path) -> None:
         CUDA_VISIBLE_DEVICES="",
         HIP_VISIBLE_DEVICES="0",
         PYTORCH_NO_CUDA_MEMORY_CACHING="1",
+        PYTORCH_CUDA_ALLOC_CONF="expandable_segments:False,backend:cudaMallocAsync",
+        PYTORCH_ALLOC_CONF="expandable_segments:True",
         AMD_LOG_LEVEL="4",
         DEBUG_HIP_GRAPH_DOT_PRINT="0",
         ACCELERATOR_GRAPH_PURE_PYTHON="1",
@@ -204,7 +206,7 @@ def test_variables_that_disturb_are_found(tmp_path: Path) -> None:
     )["findings"]
     assert {name for name in findings if name.isupper()} == {
         *("CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "AMD_LOG_LEVEL"),
-        "PYTORCH_NO_CUDA_MEMORY_CACHING",
+        *("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_CUDA_ALLOC_CONF"),
         *("ACCELERATOR_GRAPH_PURE_PYTHON", "ACCELERATOR_GRAPH_BAKEND"),
         "ACCELERATOR_GRAPH_CHECK",
     }

@@ -141,8 +141,17 @@ def test_a_kernels_words(name, blocks, found):
     assert told.unread == 0
 
 
-def test_a_kernel_that_does_not_tell_its_arguments():
-    assert addresses([node(0)], [NodeParameters("kernel", None)], {}).unread == 1
+def test_nodes_whose_memory_the_driver_does_not_report():
+    nodes = [
+        node(0),
+        node(1, "memset"),
+        node(2, "memcpy", target=FIRST),  # what it reads is not known
+        node(3, "conditional"),
+        node(4, "conditional", bodies=(([], []),)),
+        node(5, "memset", target=FIRST),
+        node(6, "host"),
+    ]
+    assert addresses(nodes, [NodeParameters(each.kind, None) for each in nodes], {}).unread == 4
 
 
 def test_copies_without_parameters_are_those_of_the_description():

@@ -481,6 +481,7 @@ def torch_fixture(monkeypatch):
     monkeypatch.setitem(registry._made, "torch", OnHost())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native")
     monkeypatch.setattr(observing, "_on_device", lambda tensor: True)
     yield torch
     assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()

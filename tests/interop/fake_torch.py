@@ -313,6 +313,7 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         device=_device,
         stream=_stream,
         default_generators=generators,
+        get_allocator_backend=lambda: "native",
         memory_snapshot=lambda mempool_id=None, include_traces=True: list(segments),
         graph_pool_handle=lambda: (0, _pools.append(0) or len(_pools)),
         empty_cache=lambda: calls.update(["torch.cuda.empty_cache"]),

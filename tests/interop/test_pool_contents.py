@@ -84,6 +84,12 @@ def test_the_history_of_allocations_is_not_asked_for(torch, monkeypatch):
     assert asked == [{"include_traces": False}]
 
 
+def test_an_allocator_that_has_no_blocks_is_not_asked(torch, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda **_: pytest.fail("it would raise"))
+    assert interop_torch.Torch().blocks() == []
+
+
 def test_a_torch_whose_snapshot_takes_no_arguments(torch, segments, monkeypatch):
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: segments)
     array = Array(256)

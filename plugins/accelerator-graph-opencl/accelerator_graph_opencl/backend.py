@@ -53,6 +53,7 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
     priority: ClassVar[int | None] = None
     stream_modules: ClassVar[frozenset[str]] = frozenset({"pyopencl", "accelerator_graph_opencl"})
 
+    captures: Captures
     _devices: Devices
     _retired: Retired
 
