@@ -318,7 +318,7 @@ class LeakRules(Case):
         self._leaves_nothing(once)
 
     def test_what_a_destroyed_executable_used_is_released_after_its_run(self) -> None:
-        """A destroyed executable is released once its last run was waited for and the stream is used again."""
+        """A destroyed executable is released once its last run was waited for and its stream used again."""
         self.skip_unless(self.used.live_objects() is not None, "has a Work without live_objects")
         backend, stream, cell = self.backend, self.stream(), self.cell()
         with self.executable(stream, cell) as living, self.used.counting():

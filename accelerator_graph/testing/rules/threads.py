@@ -307,10 +307,7 @@ class NestedCallRules(Case):
     """A signal handler may call the backend in the middle of another call of the same thread."""
 
     def test_replay_inside_a_replay_is_a_run_before_or_behind_it(self) -> None:
-        """A replay in the middle of one of the same executable is a whole run, before or behind the other.
-
-        The stream is busy meanwhile, so no run begins before both calls have returned.
-        """
+        """A replay in the middle of one of the same executable is a whole run, before or behind the other."""
         backend, stream, other, cell, beside = (
             *(self.backend, self.stream(), self.stream()),
             *(self.cell(), self.cell()),
@@ -324,7 +321,7 @@ class NestedCallRules(Case):
                 ):
                     for interrupter in interrupters(backend, inner):
                         before = self.read(cell)
-                        for each in {stream, where}:
+                        for each in {stream, where}:  # so no run begins before both calls have returned
                             self.enqueue_slow(each, beside, times=2)
                         interrupter.run(outer)
                         runs = 2 if interrupter.where else 1

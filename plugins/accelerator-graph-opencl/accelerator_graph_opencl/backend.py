@@ -119,6 +119,7 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
         """Wait until all work on the queue is done, no matter who enqueued it."""
         self.captures.check_waiting(stream, "synchronize")
         stream.synchronize()
+        self._retired.sweep()
 
     def query(self, stream: Stream) -> bool:
         """Return True if all work on the queue is done."""

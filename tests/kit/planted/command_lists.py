@@ -306,6 +306,11 @@ class RuntimesQueueIsAnotherStreamEachTime(CommandLists):
         return Stream(obj) if isinstance(obj, Queue) else None
 
 
+@caught_by("test_stream_modules_have_the_runtimes_own_streams", work=ListsWork)
+class NamesNoModuleOfQueues(CommandLists):
+    stream_modules = frozenset()
+
+
 @caught_by("test_stream_that_the_runtime_made_is_a_stream_like_others", work=ListsWork)
 class RuntimesQueuesAreOnDeviceZero(CommandLists):
     devices: ClassVar[dict[Stream, int]] = {}
