@@ -54,6 +54,7 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
     recording: ClassVar[Literal["stream", "explicit"]] = "explicit"
     stream_modules: ClassVar[frozenset[str]] = frozenset({"pyopencl", "accelerator_graph_opencl"})
 
+    captures: Captures
     _devices: Devices
     _retired: Retired
 
