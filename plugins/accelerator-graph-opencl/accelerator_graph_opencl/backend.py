@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from accelerator_graph.backends import recording as explicit
 from accelerator_graph.backends.base import Availability, Enqueues, RecordsReplays
@@ -51,7 +51,6 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
 
     api_version: ClassVar[int] = 1
     priority: ClassVar[int | None] = None
-    recording: ClassVar[Literal["stream", "explicit"]] = "explicit"
     stream_modules: ClassVar[frozenset[str]] = frozenset({"pyopencl", "accelerator_graph_opencl"})
 
     captures: Captures
@@ -120,6 +119,7 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
         """Wait until all work on the queue is done, no matter who enqueued it."""
         self.captures.check_waiting(stream, "synchronize")
         stream.synchronize()
+        self._retired.sweep()
 
     def query(self, stream: Stream) -> bool:
         """Return True if all work on the queue is done."""
