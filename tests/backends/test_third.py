@@ -6,7 +6,7 @@ import ctypes
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -34,15 +34,21 @@ class MusaWork(Work):
     """Cells in the host's memory; a piece of work is the kernel."""
 
     backend = "musa_stub"
+    for_ever: ClassVar[list[Any]] = []
+    """All memory: the runtime works on addresses, and may be behind when a test has ended."""
 
     def __init__(self, device: int = 0) -> None:
         self.device = device
-        self.cells: list[Any] = []
 
     def new(self) -> int:
         """Return the address of a cell."""
-        self.cells.append(ctypes.c_uint32())
-        return ctypes.addressof(self.cells[-1])
+        self.for_ever.append(ctypes.c_uint32())
+        return ctypes.addressof(self.for_ever[-1])
+
+    def buffer(self, nbytes: int) -> Any:
+        """Return memory of the process."""
+        self.for_ever.append(super().buffer(nbytes))
+        return self.for_ever[-1]
 
     def enqueue(self, stream: ag.Stream, cell: int, a: int, b: int, pause: int = 0) -> None:
         """Launch the kernel."""
