@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import FunctionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ._cpu.graph import (
     MODES,
@@ -75,6 +75,7 @@ class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, Change
     captures: CpuCaptures
 
     api_version: ClassVar[int] = 1
+    recording: ClassVar[Literal["stream", "explicit"]] = "stream"  # illegal calls break captures, as CUDA's
     capture_modes: ClassVar[tuple[CaptureMode, ...]] = MODES
     stream_modules: ClassVar[frozenset[str]] = frozenset({"accelerator_graph"})
     survives_fork = True

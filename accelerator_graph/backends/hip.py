@@ -135,26 +135,30 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
         return Event(driver.within(device, *call, int(flags)), device, 0, ())
 
     def record_external(self, stream: Any, event: Event) -> None:
-        """Record an event; in a capture as a node, for which there is a flag that crashes elsewhere."""
+        """Record an event; in a capture as a node of its own."""
         driver = self.driver
-        captured = self.capture_status(stream) is not CaptureStatus.NONE
         with driver.current(driver.place_of(stream)):
-            driver.call("hipEventRecordWithFlags", event.handle, stream, int(captured))
-            here = _events.position(driver, int(stream)) if captured else None
-            event.capture, event.nodes = (here.capture, here.nodes) if here else (0, ())
+            if self.capture_status(stream) is CaptureStatus.NONE:
+                driver.call("hipEventRecord", event.handle, stream)
+                event.capture, event.nodes = 0, ()
+            else:
+                _capture.add(driver, stream, "hipGraphAddEventRecordNode", event.handle)
+                _, event.capture, event.nodes = _events.position(driver, int(stream))
 
     def wait_external(self, stream: Any, event: Event) -> None:
         """Wait for an event; in a capture by a node, or behind the node that has recorded it there.
 
-        There, a node that waits would be a circle for the runtime, which 6.4 follows for ever.
+        There, a node that waits would be a circle for the runtime, which 6.4 follows for ever. The node is
+        added to the graph: behind other work, the flag ``hipEventWaitExternal`` crashes at the end.
         """
         driver = self.driver
-        captured = self.capture_status(stream) is not CaptureStatus.NONE
         with driver.current(driver.place_of(stream)):
-            if captured and event.capture and _events.position(driver, int(stream)).capture == event.capture:
+            if self.capture_status(stream) is CaptureStatus.NONE:
+                driver.call("hipStreamWaitEvent", stream, event.handle, 0)
+            elif event.capture and _events.position(driver, int(stream)).capture == event.capture:
                 _events.wait(driver, int(stream), event)
             else:
-                driver.call("hipStreamWaitEvent", stream, event.handle, int(captured))
+                _capture.add(driver, stream, "hipGraphAddEventWaitNode", event.handle)
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 

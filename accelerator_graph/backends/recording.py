@@ -5,8 +5,6 @@ captures in progress: which streams take part, what they have recorded, and what
 what a replay could not repeat. The runtime's streams are behind objects of a subclass of `Stream`::
 
     class MyBackend(HasCaptures, Enqueues):
-        recording = "explicit"
-
         def open(self):
             self.captures = Captures(self.name)
 
@@ -30,10 +28,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from operator import call, length_hint
-from typing import Any, NamedTuple
+from operator import call
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from ..errors import DriverError, Reason, driver_error
+from ..errors import AcceleratorGraphError, DriverError, Reason, driver_error
 from . import _contract as contract
 from .base import CaptureInfo, CaptureMode, CaptureStatus
 from .mixins import Events, ReadsGraphs
@@ -404,6 +402,8 @@ class HasCaptures(Events, ReadsGraphs):
 
     __slots__ = ()
 
+    recording: ClassVar[Literal["stream", "explicit"]] = "explicit"
+
     captures: Captures
     """The captures in progress. `open` makes it."""
 
@@ -474,16 +474,22 @@ class Run(ABC):
 
     Parameters
     ----------
-    parts : iterable of callable
-        The calls that submit it. If these are functions of C, such as those of `ctypes` or methods of builtin
-        types in a `functools.partial`, no signal handler comes between two of them. Each returns a code; any
-        other than 0 or None is an error, and the rest is left out.
+    parts : iterable of callable, optional
+        The calls that submit it. These are functions of C, such as those of `ctypes` or methods of builtin
+        types in a `functools.partial`: so no signal handler comes between two of them, and none is made
+        twice. Each returns a code; any other than 0 or None is an error, and the rest is left out.
+
+    Attributes
+    ----------
+    submission : {"ahead", "begun", "over"}
+        How far `Runs` is with it.
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_parts", "submission")
 
-    def __init__(self, parts: Iterable[Callable[[], Any]]) -> None:
+    def __init__(self, parts: Iterable[Callable[[], Any]] = ()) -> None:
         self._parts = iter(tuple(parts))
+        self.submission: Literal["ahead", "begun", "over"] = "ahead"
 
     @abstractmethod
     def follow(self, previous: Any) -> None:
@@ -493,16 +499,15 @@ class Run(ABC):
         """Return the error for the code of a part."""
         return RuntimeError(f"a part of a run returned {code!r}.")
 
-    @property
-    def is_submitted(self) -> bool:
-        """True if no part is left."""
-        return not length_hint(self._parts)
-
     def submit(self) -> None:
-        """Submit what has not been submitted yet."""
+        """Submit what has not been submitted yet.
+
+        A subclass without parts overrides this. It may be called again, in the middle of itself too, and
+        whatever it submits twice has to count once. An error of the library says that nothing was submitted.
+        """
         code = next(filter(None, map(call, self._parts)), None)
         if code is not None:
-            self._parts = iter(())
+            self._parts, self.submission = iter(()), "over"
             raise self.failed(code)
 
 
@@ -510,7 +515,9 @@ class Runs:
     """The runs of one executable: each is whole and behind the one before, whatever asks for them.
 
     A run has its place as soon as `enqueue` has put it on the list. If a signal handler asks for another one
-    in the middle, that call first finishes what this one has begun. Several threads must not ask at once.
+    in the middle, that call first finishes what this one has begun. If a handler raises in the middle, nobody
+    can tell whether the runtime has the run already: it is submitted again, and the exception passes then.
+    So a run that may be under way is never forgotten. Several threads must not ask at once.
     """
 
     __slots__ = ("_runs",)
@@ -526,25 +533,49 @@ class Runs:
 
     def enqueue(self, run: Run) -> None:
         """Submit a run behind all others."""
-        runs = self._runs
         try:
-            runs.append(run)
-            while True:
-                try:
-                    previous, first = runs[0], runs[1]
-                except IndexError:  # all are submitted, perhaps by a signal handler
-                    return
-                if not first.is_submitted:
-                    first.follow(previous)
-                    first.submit()
-                with suppress(ValueError):
-                    runs.remove(previous)
+            self._runs.append(run)
+            self._submit()
         except BaseException:
-            for each in list(runs)[1:]:
-                if not each.is_submitted:
-                    with suppress(ValueError):
-                        runs.remove(each)
+            self._settle()
             raise
+
+    def _submit(self) -> None:
+        """Submit what is on the list."""
+        runs = self._runs
+        while True:
+            try:
+                previous, first = runs[0], runs[1]
+            except IndexError:  # all are submitted, perhaps by a signal handler
+                return
+            if first.submission != "over":
+                first.follow(previous)
+                first.submission = "begun"
+                try:
+                    first.submit()
+                except AcceleratorGraphError:
+                    if first.submission == "begun":  # else a signal handler's error has come through
+                        first.submission = "ahead"
+                    raise
+                first.submission = "over"
+            with suppress(ValueError):
+                runs.remove(previous)
+
+    def _settle(self) -> None:
+        """After an exception: submit what may have been submitted in part, and drop what was not."""
+        for run in list(self._runs)[1:]:
+            while run.submission == "begun":
+                try:
+                    run.submit()
+                    run.submission = "over"
+                except Exception:
+                    if run.submission == "begun":
+                        run.submission = "ahead"
+                except BaseException:  # one more signal
+                    continue
+            if run.submission == "ahead":
+                with suppress(ValueError):
+                    self._runs.remove(run)
 
     def forget(self) -> None:
         """Forget the latest run, if it is known to be over."""

@@ -118,10 +118,12 @@ class Watch:
         if not self._escaped:
             return None
         name, error = self._escaped.pop()
-        found = AssertionError(
-            f"{self._kind.__qualname__}.{name} let {type(error).__name__} out; raise an error of "
-            "accelerator_graph.errors instead, with the vendor's exception as its cause"
+        instead = (
+            "raise an error of accelerator_graph.errors instead, with the vendor's exception as its cause"
         )
+        if type(error).__module__ == "builtins":  # the author's mistake, unless a vendor raises such errors
+            instead = f"mend that, or, if your runtime has raised it, {instead}"
+        found = AssertionError(f"{self._kind.__qualname__}.{name} let {type(error).__name__} out; {instead}")
         found.__cause__ = error
         return found
 

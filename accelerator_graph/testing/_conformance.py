@@ -13,7 +13,7 @@ from unittest import SkipTest
 
 from .. import backends
 from . import rules
-from ._tools import unmet
+from ._tools import Hang, unmet
 from ._work import Work
 from .rules.members import SignatureRules
 from .rules.work import WorkRules
@@ -167,7 +167,8 @@ def check_rules(
     """Check one rule after another, as `check_backend` does; yield the result of each, failures included.
 
     If a rule about the members of the class or about the work failed, the rules of all later topics are
-    skipped. `time_limit` is the number of seconds for one rule, if not the kit's own.
+    skipped, and after a call that hangs, all later rules. `time_limit` is the number of seconds for one rule,
+    if not the kit's own.
     """
     backends.get(work.backend)
 
@@ -182,14 +183,21 @@ def check_rules(
 
 def _results(case: type[BackendConformance]) -> Iterator[CheckResult]:
     wrong, reason = None, ""  # the topic that a rule failed of, and what that means for the later topics
+    hanging = ""
     for name in test_names(case):  # those of FIRST come first
         topic, reason_of_topic = next(((each, why) for each, why in FIRST if name in vars(each)), (None, ""))
-        if wrong is not None and topic is not wrong:
+        if hanging:
+            result = CheckResult(name, "skipped", hanging)
+        elif wrong is not None and topic is not wrong:
             result = CheckResult(name, "skipped", reason)
         else:
             result = _check_rule(case, name)
             if topic is not None and result.error is not None:
                 wrong, reason = topic, reason_of_topic
+            if isinstance(result.error, Hang):
+                hanging = (
+                    f"not run, since a call hangs in {name}, and others may wait for it; mend that first"
+                )
         yield result
         del result  # its error refers to what the rule made
 

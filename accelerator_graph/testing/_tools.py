@@ -69,6 +69,10 @@ def unmet(rule: object, backend: Backend) -> str:
     return f"backend {backend.name!r} {fact}" if fact and not condition(backend) else ""
 
 
+class Hang(AssertionError):
+    """A call does not return, and its thread can't be ended: what it holds, later calls may wait for."""
+
+
 LOOKS = 20
 """How often a thread is looked at within its time limit. On a busy machine, the looks come later, too."""
 
@@ -104,12 +108,18 @@ class Thread(Generic[T]):
             if idle >= LOOKS - 1:
                 break
         if self._thread.is_alive():
-            frame = sys._current_frames().get(self._thread.ident or 0)
-            stack = list(reversed(list(walk_stack(frame)))) if frame else []
-            lines = "\n".join(calls(stack))
-            raise AssertionError(
-                f"thread {self._thread.name!r} hangs in {place(stack)}, after {limit:g} s:\n{lines}"
-            )
+            frames = sys._current_frames()
+            stacks = {
+                thread: list(reversed(list(walk_stack(frames[thread.ident]))))
+                for thread in threading.enumerate()
+                if thread.ident in frames and thread is not threading.current_thread()
+            }
+            stack = stacks.pop(self._thread, [])
+            begin = f"thread {self._thread.name!r} hangs in {place(stack)}, after {limit:g} s:"
+            lines = [begin, *calls(stack)]
+            for thread, stack in stacks.items():
+                lines += [f"meanwhile, thread {thread.name!r} is here:", *calls(stack)]
+            raise Hang("\n".join(lines))
         error, self._error = self._error, None
         try:
             if isinstance(error, KeyboardInterrupt | SystemExit):

@@ -217,6 +217,45 @@ def test_a_run_inside_every_line_of_a_run_is_whole() -> None:
         number += 1
 
 
+class Twice(Run):
+    """What its author knows nothing of: a run that may have been submitted when an exception comes."""
+
+    def __init__(
+        self, log: list[str], name: str, error: BaseException | None = None, late: bool = False
+    ) -> None:
+        super().__init__()
+        self.log, self.name, self.error, self.late = log, name, error, late
+
+    def follow(self, previous: Any) -> None:
+        self.behind = previous
+
+    def submit(self) -> None:
+        error, self.error = self.error, None
+        if error is not None and not self.late:
+            raise error
+        self.log.append(self.name)
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), LookupError("a handler's"), ag.DriverError("refused")]
+)
+def test_a_run_that_may_be_under_way_is_the_next_ones_last(error: BaseException, late: bool) -> None:
+    log, runs = list[str](), Runs()
+    first, second, third = Twice(log, "a"), Twice(log, "b", error, late), Twice(log, "c")
+    runs.enqueue(first)
+    with pytest.raises(type(error)):
+        runs.enqueue(second)
+    runs.enqueue(third)
+    if isinstance(error, ag.DriverError):
+        assert third.behind is first
+    else:
+        assert third.behind is second
+        assert log == ["a", "b", *(["b"] if late else []), "c"]
+
+
 def test_a_part_that_fails_ends_its_run() -> None:
     log, runs = list[str](), Runs()
 

@@ -238,6 +238,26 @@ class Scene:
 
     # ---- graphs ----------------------------------------------------------------------------------
 
+    def do_add_child(self, on):
+        return self._add("hipGraphAddChildGraphNode", on, self.graph)
+
+    def do_add_record(self, on, event):
+        return self._add("hipGraphAddEventRecordNode", on, self.events[event])
+
+    def do_add_wait(self, on, event):
+        return self._add("hipGraphAddEventWaitNode", on, self.events[event])
+
+    def _add(self, function, on, what):
+        """Add a node to what a stream captures, as its next one."""
+        status, graph, before = c_int(), c_void_p(), c_void_p()
+        count, node = c_size_t(), c_void_p()
+        found = map(byref, (status, c_uint64(), graph, before, count))
+        return (
+            answer("hipStreamGetCaptureInfo_v2", self.streams[on], *found)
+            or answer(function, byref(node), graph, before, count, what)
+            or answer("hipStreamUpdateCaptureDependencies", self.streams[on], byref(node), c_size_t(1), 1)
+        )
+
     def do_begin(self, on):
         return bare_begin(self.streams[on], "thread_local")
 

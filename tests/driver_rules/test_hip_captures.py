@@ -126,6 +126,11 @@ launch s                any     any           any      ok      ok            ok
 launch null             any     any           any      ok      ok            ok
 nodes                   any     any           any      ok      ok            ok
 edit                    any     any           any      ok      ok            ok
+add_child s             any     any           any      ok+1    ok+1          ok+1
+add_record s fresh      any     any           any      ok+1    ok+1          ok+1
+add_wait s outside      any     any           any      ok+1    ok+1          ok+1
+add_wait s before       any     any           any      ok+1    ok+1          ok+1
+add_wait s fresh        any     any           any      ok+1    ok+1          ok+1
 exec_destroy            any     any           any      ok      ok            ok
 graph_destroy           any     any           any      ok      ok            ok
 """

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import accelerator_graph as ag
+from accelerator_graph.backends import recording
 from accelerator_graph.backends.base import Availability, Enqueues, Misfit, TimesGraphs, UpdatesGraphs
 from accelerator_graph.backends.recording import Capture, Captures, Graph, HasCaptures, Recorded
 from accelerator_graph.errors import OutOfMemoryError, driver_error
@@ -192,15 +193,24 @@ class Lists:
                     each.close()
 
 
-class Run:
+class Run(recording.Run):
     """One run: its lists, and a latch for each command, which the other lanes wait for."""
 
     def __init__(self, executable: Executable, stream: Stream) -> None:
+        super().__init__()
         self.executable = executable
         self.stream = stream
         self.lists = executable.lists
-        self.submitted = self.begun = False
+        self.before: threading.Event | None = None
+        self.done = threading.Event()
+        self.begun = False
         self.failure: Exception | None = None
+
+    def follow(self, previous: Run | None) -> None:
+        self.before = None if previous is None else previous.done
+
+    def submit(self) -> None:
+        self.stream.queue.put(self.start)
 
     def start(self) -> None:
         """Run all lanes; called by the stream's thread, once or twice, and the second time has no effect."""
@@ -221,6 +231,7 @@ class Run:
             for end in ends:
                 end.wait(PATIENCE)
         finally:
+            self.done.set()
             executable.end(self)
         if self.failure is not None:
             raise self.failure
@@ -251,7 +262,8 @@ class Executable:
 
     def __init__(self, graph: Graph) -> None:
         self.changed = threading.Condition()
-        self.runs: deque[Run] = deque()
+        self.order = recording.Runs()
+        self.runs: deque[Run] = deque()  # those that are not over
         self.queues: list[Queue] = []
         self.destroyed = False
         self.lists = Lists(graph)
@@ -266,26 +278,19 @@ class Executable:
             self.queues.append(Queue(each.device))
 
     def replay(self, stream: Stream) -> None:
-        """Claim a run in one step, then submit what was claimed and not submitted, also by an outer call."""
         run = self.kind_of_run(self, stream)
         try:
             run.lists.enter()
             self.runs.append(run)
-            for each in tuple(self.runs):
-                if not each.submitted:
-                    each.stream.queue.put(each.start)
-                    each.submitted = True
+            self.order.enqueue(run)
         except BaseException:
-            if not run.submitted:
-                with self.changed:
-                    if run in self.runs:
-                        self.runs.remove(run)
-                        run.lists.leave()
+            if run.submission == "ahead":
+                self.end(run)
             raise
 
     def wait_for_turn(self, run: Run) -> None:
-        with self.changed:
-            self.changed.wait_for(lambda: run not in self.runs or self.runs[0] is run, PATIENCE)
+        if run.before is not None:
+            run.before.wait(PATIENCE)
 
     def end(self, run: Run) -> None:
         with self.changed:
@@ -325,7 +330,6 @@ class CommandLists(HasCaptures, Enqueues, TimesGraphs, UpdatesGraphs):
     """No bug."""
 
     api_version = 1
-    recording = "explicit"
     stream_modules = frozenset({__name__.partition(".")[0]})
 
     @classmethod

@@ -134,24 +134,19 @@ class OneRun(Run):
     """Put on its queue once or twice: a signal handler may come in the middle, and only the first counts."""
 
     def __init__(self, backend: Explicit, entries: list[Entry], stream: Queue) -> None:
-        super().__init__(())
+        super().__init__()
         self.backend = backend
         self.entries = entries
         self.stream = stream
         self.done = Latch()
         self.before: Latch | None = None
-        self.is_put = self.begun = False
+        self.begun = False
 
     def follow(self, previous: OneRun | None) -> None:
         self.before = previous and previous.done
 
-    @property
-    def is_submitted(self) -> bool:
-        return self.is_put
-
     def submit(self) -> None:
         self.stream.put(self.begin)
-        self.is_put = True
 
     def begin(self) -> None:
         if not self.begun:

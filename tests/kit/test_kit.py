@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -27,6 +28,7 @@ from accelerator_graph.testing import (
     live_instances,
 )
 from accelerator_graph.testing._case import Case, applied
+from accelerator_graph.testing._conformance import check_rules
 from accelerator_graph.testing._conformance import test_names as names_of_tests
 from accelerator_graph.testing.rules import ALL
 from accelerator_graph.testing.rules.events import NOT_WAITED
@@ -34,6 +36,7 @@ from accelerator_graph.testing.rules.state import ERROR, STATES, TABLE
 from accelerator_graph.testing.rules.work import OR_NOT_DONE
 from accelerator_graph.testing.works.host import HostWork
 from backends.test_conformance import tape
+from kit.explicit_runtime import Explicit
 from kit.planted import destroying, listing, ordering, refusing, replaying, stating, without_a_fault, works
 from kit.planted.collection import NAME
 from processes import execute
@@ -155,8 +158,39 @@ def test_hanging_call_is_a_failure_that_says_where(register: Any) -> None:
 
     register(without_a_fault.Hangs)
     place = r"hangs in Hangs.synchronize \(kit.planted.without_a_fault, line \d+\), after 0.3 s:"
-    with pytest.raises(AssertionError, match=place + r"(.|\n)*without_a_fault, line \d+, in Hangs.sync"):
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait, name="beside", daemon=True)
+    other.start()
+    with pytest.raises(
+        AssertionError, match=place + r"(.|\n)*without_a_fault, line \d+, in Hangs.sync"
+    ) as caught:
         run("test_each_replay_runs_the_work_once", Impatient)
+    ended.set()
+    assert re.search(r"thread 'beside' is here:(.|\n)*in Event.wait", str(caught.value))
+
+
+def test_rules_behind_a_hanging_call_are_not_run(register: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(without_a_fault.Hangs)
+    results = list(check_rules(HostWork(NAME), time_limit=0.3))
+    [first] = [result for result in results if result.outcome == "failed"]
+    later = results[results.index(first) + 1 :]
+    assert len(later) > 300
+    assert {result.outcome for result in later} == {"skipped"}
+    assert {result.reason for result in later} == {
+        f"not run, since a call hangs in {first.name}, and others may wait for it; mend that first"
+    }
+
+
+def test_an_authors_own_mistake_is_not_to_be_translated(register: Any) -> None:
+    class Misspells(Explicit):
+        def instantiate(self, graph: Any) -> Any:
+            return graph.no_such_attribute
+
+    register(Misspells)
+    with pytest.raises(
+        AssertionError, match="let AttributeError out; mend that, or, if your runtime has raised"
+    ):
+        run("test_each_replay_runs_the_work_once")
 
 
 def test_rule_that_goes_on_is_not_a_hang() -> None:

@@ -1,4 +1,4 @@
-"""Captures that could not be ended, whose streams are made usable again; and child graphs."""
+"""Captures that could not be ended, whose streams are made usable again; and nodes that are added to one."""
 
 from __future__ import annotations
 
@@ -71,8 +71,13 @@ def record_graph(driver: Driver, stream: Any, child: int) -> None:
             "work there.",
             capability=str(Capability.CHILD_GRAPHS),
         )
+    add(driver, stream, "hipGraphAddChildGraphNode", child)
+
+
+def add(driver: Driver, stream: Any, function: str, what: int) -> None:
+    """Record a node on a capturing stream by the function that adds it to a graph."""
     _, _, graph, before, count = driver.call("hipStreamGetCaptureInfo_v2", stream)
-    node = c_void_p(driver.call("hipGraphAddChildGraphNode", graph, before if count else None, count, child))
+    node = c_void_p(driver.call(function, graph, before if count else None, count, what))
     try:
         driver.call("hipStreamUpdateCaptureDependencies", stream, byref(node), 1, _FOLLOW)
     except BaseException:

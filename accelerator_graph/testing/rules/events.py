@@ -432,6 +432,7 @@ class ExternalEventRules(Case):
         first, second, cell = self.stream(), self.stream(), self.cell()
         event = first.record(external=True)
         with self.graph(second) as graph:
+            self.enqueue(second, self.cell())
             second.wait(event)
             self.enqueue(second, cell, 3, 0)
         assert self.replayed(graph, cell) == 0

@@ -383,6 +383,7 @@ class ForeignRules(Case):
             outer.add(inner)
         assert self.replayed(outer, cell) == 45
 
+    @needs(Capability.CHILD_GRAPHS)
     @only_if(lambda backend: backend.records_graphs, "records executables")
     def test_replay_that_can_not_be_recorded_is_refused(self) -> None:
         """A replay of a graph that was not kept is refused, says how, and leaves the capture valid."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -11,7 +12,7 @@ from typing import Any
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
-from .._case import Case, applied, needs, only_if
+from .._case import PIECES, Case, applied, needs, only_if
 
 
 class LifetimeRules(Case):
@@ -315,6 +316,46 @@ class LeakRules(Case):
                 graph.replay()
 
         self._leaves_nothing(once)
+
+    def test_what_a_destroyed_executable_used_is_released_after_its_run(self) -> None:
+        """A destroyed executable is released once its last run was waited for and its stream used again."""
+        self.skip_unless(self.used.live_objects() is not None, "has a Work without live_objects")
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        with self.executable(stream, cell) as living, self.used.counting():
+
+            def alive() -> dict[str, int]:
+                for _ in range(FIRST):
+                    backend.replay(living, stream.native)
+                    stream.synchronize()
+                self.collect()
+                gc.collect()
+                return dict(self.used.live_objects() or {})
+
+            def made() -> Any:
+                with self.graph(stream, keep_graph=True) as graph:
+                    self.enqueue_slow(stream, cell)
+                return backend.instantiate(graph._kept("replay()").native)
+
+            for _ in range(FIRST):
+                executable = made()
+                backend.replay(executable, stream.native)
+                stream.synchronize()
+                backend.destroy_executable(executable)
+            del executable
+            before = alive()
+            executables = [made() for _ in range(FIRST)]
+            self.enqueue_slow(stream, cell, times=PIECES)
+            for each in executables:
+                backend.replay(each, stream.native)
+            for each in executables:
+                backend.destroy_executable(each)
+            executables.clear()
+            del each
+            end = time.monotonic() + self.patience
+            while left := {
+                kind: n - before.get(kind, 0) for kind, n in alive().items() if n > before.get(kind, 0)
+            }:
+                assert time.monotonic() < end, f"after {FIRST} executables, so many more are alive: {left}"
 
     def test_refused_calls_leave_nothing_alive(self) -> None:
         """Whichever object the runtime refuses, a call leaves no object behind when it raises."""

@@ -377,10 +377,19 @@ class HandleRules(Case):
         check(CaptureStatus.NONE)
 
     def test_stream_modules_have_the_runtimes_own_streams(self) -> None:
-        """If `as_stream` recognises the backend's stream objects, `stream_modules` names their package."""
-        native = self.stream().native
-        self.skip_unless(self.backend.as_stream(native) is not None, "does not recognise stream objects")
-        package = type(native).__module__.partition(".")[0]
+        """If `as_stream` recognises stream objects, `stream_modules` names their package."""
+        with self.used.own_stream() or nullcontext() as theirs:
+            objects = [each for each in (self.stream().native, theirs) if each is not None]
+            packages = {
+                type(each).__module__.partition(".")[0]
+                for each in objects
+                if not isinstance(each, int) and self.backend.as_stream(each) is not None
+            }
+        self.skip_unless(packages, "recognises no stream object that its Work has")
+        for package in packages:
+            self._is_known(package)
+
+    def _is_known(self, package: str) -> None:
         known = package in self.backend.stream_modules
         assert known, f"objects of {package!r} are streams; add {package!r} to `stream_modules`"
 
@@ -404,7 +413,7 @@ class HandleRules(Case):
         """The runtime's own stream object, if the backend knows it, captures that stream."""
         stream, cell = self.stream(), self.cell()
         self.skip_unless(
-            self.backend.as_stream(stream.native) is not None, "does not recognise objects of its runtime"
+            self.backend.as_stream(stream.native) is not None, "does not recognise what `Stream.native` is"
         )
         named = self.graph(stream.native, backend=self.backend.name)
         with ag.use_backend(self.backend.name):

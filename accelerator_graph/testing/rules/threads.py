@@ -249,6 +249,31 @@ class InterruptRules(Case):
                         backend.replay(executable, each.native)
                     assert self.read(cell) == applied(2, start=found), interrupter.where
 
+    def test_run_behind_an_interrupted_replay_waits_for_it(self) -> None:
+        """If an interrupted `replay` has begun a run, the next one, on another stream, waits for it."""
+        backend, stream, other = self.backend, self.stream(), self.stream()
+        begun, cell = self.cell(), self.cell()
+        token = self.begin(stream)
+        self.enqueue(stream, begun)
+        self.enqueue_slow(stream, cell, times=3)  # two runs at once would lose some of it
+        graph = backend.capture_end(token)
+        executable = backend.instantiate(graph)
+        backend.destroy_graph(graph)
+        runs = 0
+        for replay in (
+            partial(backend.replay, executable, stream.native),
+            self.bound(executable, stream.native),
+        ):
+            for interrupter in interrupters(backend):
+                with suppress(KeyboardInterrupt):
+                    interrupter.run(replay)
+                backend.replay(executable, other.native)
+                found = self.read(begun)
+                assert found in (applied(runs + 1), applied(runs + 2)), interrupter.where
+                runs += 1 if found == applied(runs + 1) else 2
+                assert self.read(cell) == applied(3 * runs), f"two runs at once: {interrupter.where}"
+        backend.destroy_executable(executable)
+
     def test_interrupted_destroy_can_be_called_again(self) -> None:
         """If a ``destroy_`` method is interrupted, it can be called again."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
@@ -283,7 +308,10 @@ class NestedCallRules(Case):
 
     def test_replay_inside_a_replay_is_a_run_before_or_behind_it(self) -> None:
         """A replay in the middle of one of the same executable is a whole run, before or behind the other."""
-        backend, stream, other, cell = self.backend, self.stream(), self.stream(), self.cell()
+        backend, stream, other, cell, beside = (
+            *(self.backend, self.stream(), self.stream()),
+            *(self.cell(), self.cell()),
+        )
         with self.executable(stream, cell, slow=True) as executable:
             for where in (other, stream):
                 inner = partial(backend.replay, executable, where.native)
@@ -293,6 +321,8 @@ class NestedCallRules(Case):
                 ):
                     for interrupter in interrupters(backend, inner):
                         before = self.read(cell)
+                        for each in {stream, where}:  # so no run begins before both calls have returned
+                            self.enqueue_slow(each, beside, times=2)
                         interrupter.run(outer)
                         runs = 2 if interrupter.where else 1
                         assert self.read(cell) == applied(runs, start=before), interrupter.where
@@ -347,7 +377,8 @@ def interrupt() -> None:
 class Interrupter:
     """Calls a function in another call, at the n-th moment at which a signal could come in the backend.
 
-    These are the beginnings of functions, and the returns from C. `where` says at which it was.
+    These are the beginnings of functions, and the returns from C and from the runtime's functions. `where`
+    says at which it was.
     """
 
     def __init__(self, backend: Backend, at: int, handler: Callable[[], object]) -> None:
@@ -371,16 +402,35 @@ class Interrupter:
 
     def _look(self, frame: FrameType, event: str, arg: Any) -> None:
         code = frame.f_code
-        begins = event == "call" and not code.co_flags & inspect.CO_GENERATOR
-        if not (begins or event == "c_return") or not code.co_filename.startswith(self._folders):
+        inside = code.co_filename.startswith(self._folders)
+        begins = inside and event == "call" and not code.co_flags & inspect.CO_GENERATOR
+        if not (begins or (inside and event == "c_return") or self._has_returned(frame, event)):
             return
         if _in_a_finalizer(frame):  # an exception from a finalizer reaches nobody
             return
         self._left -= 1
         if self._left == 0:
             what = f"after {getattr(arg, '__name__', arg)}" if event == "c_return" else "at the beginning"
-            self.where = f"interrupted in {code.co_qualname}, line {frame.f_lineno}, {what}"
+            if not inside:
+                what, frame = f"after {code.co_name}", frame.f_back or frame
+            self.where = f"interrupted in {frame.f_code.co_qualname}, line {frame.f_lineno}, {what}"
             self._handler()
+
+    def _has_returned(self, frame: FrameType, event: str) -> bool:
+        """Return True if the backend has called this function, and it is one of a runtime in Python.
+
+        After Python's own, too, a signal can come, but what it breaks then nobody could mend.
+        """
+        code, caller = frame.f_code, frame.f_back
+        if event != "return" or caller is None or code.co_flags & inspect.CO_GENERATOR:
+            return False
+        module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        known = (*sys.stdlib_module_names, __name__.partition(".")[0])
+        return (
+            caller.f_code.co_filename.startswith(self._folders)
+            and not code.co_filename.startswith(self._folders)
+            and module not in known
+        )
 
 
 def interrupters(backend: Backend, handler: Callable[[], object] = interrupt) -> Iterator[Interrupter]:

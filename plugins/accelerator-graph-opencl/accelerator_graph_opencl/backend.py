@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from accelerator_graph.backends import recording as explicit
 from accelerator_graph.backends.base import Availability, Enqueues, RecordsReplays
@@ -51,7 +51,6 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
 
     api_version: ClassVar[int] = 1
     priority: ClassVar[int | None] = None
-    recording: ClassVar[Literal["stream", "explicit"]] = "explicit"
     stream_modules: ClassVar[frozenset[str]] = frozenset({"pyopencl", "accelerator_graph_opencl"})
 
     captures: Captures
@@ -116,6 +115,11 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
     def as_stream(self, obj: object) -> Stream | None:
         """Return the stream of a `pyopencl.CommandQueue`. ValueError if the queue is out of order."""
         return self._devices.as_stream(obj)
+
+    def synchronize(self, stream: Stream) -> None:
+        """Wait until all work on the queue is done, no matter who enqueued it."""
+        super().synchronize(stream)
+        self._retired.sweep()
 
     # ---- work ----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -117,6 +118,45 @@ class ClaimsRunsInTwoSteps(CommandLists):
         return executable
 
 
+class Copy:
+    """A copy of the lists, which serves one run at a time."""
+
+    run: Run | None = None
+
+    def start(self) -> None:
+        assert self.run is not None
+        self.run.start()
+
+
+class RunOfACopy(Run):
+    copy: Copy
+
+    def submit(self) -> None:
+        self.stream.queue.put(self.copy.start)
+
+
+class Copies(Executable):
+    """A copy of the lists goes back before the run is in its place."""
+
+    def replay(self, stream: Stream) -> None:
+        copies: deque[Copy] = self.__dict__.setdefault("copies", deque())
+        copy = next((each for each in copies if each.run not in self.runs), None) or Copy()
+        if copy not in copies:
+            copies.append(copy)
+        run = copy.run = RunOfACopy(self, stream)
+        run.copy = copy
+        run.lists.enter()
+        self.runs.append(run)
+        self.order.enqueue(run)
+
+
+@caught_by("test_replay_inside_a_replay_is_a_run_before_or_behind_it", work=ListsWork)
+class ListsGoBackTooEarly(CommandLists):
+    def instantiate(self, graph: Graph) -> Executable:
+        executable: Executable = self.called("instantiate", Copies, graph)
+        return executable
+
+
 @caught_by("test_synchronize_holds_up_no_other_thread", work=ListsWork)
 class SynchronizesUnderTheLockOfReplays(CommandLists):
     mutex = threading.RLock()
@@ -162,6 +202,18 @@ class TimedExecutablesKeepTheirFences(CommandLists):
     def destroy_event(self, event: Event) -> None:
         if event not in self.kept:
             super().destroy_event(event)
+
+
+@caught_by("test_what_a_destroyed_executable_used_is_released_after_its_run", work=ListsWork)
+class SweepsOnlyWhenDestroying(CommandLists):
+    retired: ClassVar[list[Executable]] = []
+
+    def destroy_executable(self, executable: Executable) -> None:
+        waiting = [*self.retired, executable]
+        self.retired[:] = [each for each in waiting if each.runs]
+        for each in waiting:
+            if each not in self.retired:
+                super().destroy_executable(each)
 
 
 class Slot(Thing):
@@ -252,6 +304,11 @@ class TakesMemoryOfAnyDevice(CommandLists):
 class RuntimesQueueIsAnotherStreamEachTime(CommandLists):
     def as_stream(self, obj: object) -> Stream | None:
         return Stream(obj) if isinstance(obj, Queue) else None
+
+
+@caught_by("test_stream_modules_have_the_runtimes_own_streams", work=ListsWork)
+class NamesNoModuleOfQueues(CommandLists):
+    stream_modules = frozenset()
 
 
 @caught_by("test_stream_that_the_runtime_made_is_a_stream_like_others", work=ListsWork)

@@ -52,6 +52,23 @@ class SaysThatItSerialises(NothingNative):
         executable._runs._runs = deque([run])
 
 
+class ForgetfulRuns(Runs):
+    """A run counts only once it is known to be submitted."""
+
+    def enqueue(self, run: Any) -> None:
+        run.follow(self.latest)
+        run.submit()
+        self._runs = deque([run])
+
+
+@caught_by("test_run_behind_an_interrupted_replay_waits_for_it")
+class ForgetsInterruptedRuns(Explicit):
+    def instantiate(self, graph: Any) -> Executable:
+        executable = super().instantiate(graph)
+        executable.runs = ForgetfulRuns()
+        return executable
+
+
 @caught_by("test_serialised_replays_are_all_done")
 class ForgetsRunsOfOtherThreads(NothingNative):
     """Orders the runs of each thread."""

@@ -52,6 +52,12 @@ API(5, 0, cuGraphAddEventRecordNode, 11010, cuGraphAddEventRecordNode, handle *,
     return graph_add_after(answer, graph, after, count, &(struct work){.kind = WORK_EVENT, .event = event}, NULL);
 }
 
+API(5, 0, cuGraphAddEventWaitNode, 11010, cuGraphAddEventWaitNode, handle *, answer, handle, graph,
+    const handle *, after, size_t, count, handle, event) {
+    if (!event_known(event)) return INVALID_VALUE;
+    return graph_add_after(answer, graph, after, count, &(struct work){.kind = WORK_WAIT, .event = event}, NULL);
+}
+
 /* The node has a copy of the graph, which goes with it. */
 API(5, 0, cuGraphAddChildGraphNode, 10000, cuGraphAddChildGraphNode, handle *, answer, handle, graph,
     const handle *, after, size_t, count, handle, which) {

@@ -40,6 +40,11 @@ EXPORT hipError_t hipGraphAddEventRecordNode(hipGraphNode_t *node, hipGraph_t gr
     return FORWARD(cuGraphAddEventRecordNode, node, graph, nodes, count, event);
 }
 
+EXPORT hipError_t hipGraphAddEventWaitNode(hipGraphNode_t *node, hipGraph_t graph,
+    const hipGraphNode_t *nodes, size_t count, hipEvent_t event) {
+    return FORWARD(cuGraphAddEventWaitNode, node, graph, nodes, count, event);
+}
+
 EXPORT hipError_t hipGraphAddChildGraphNode(hipGraphNode_t *node, hipGraph_t graph,
     const hipGraphNode_t *nodes, size_t count, hipGraph_t child) {
     return FORWARD(cuGraphAddChildGraphNode, node, graph, nodes, count, child);

@@ -30,9 +30,6 @@ _Static_assert((uintptr_t)hipStreamLegacy == (uintptr_t)CU_STREAM_LEGACY, "the l
 _Static_assert((uintptr_t)hipStreamPerThread == (uintptr_t)CU_STREAM_PER_THREAD, "the per-thread stream");
 
 enum { hipStreamNonBlocking = 1, hipEventDisableTiming = 2, hipGraphDebugDotFlagsVerbose = 1 };
-enum { hipEventRecordExternal = 1, hipEventWaitExternal = 1 };
-SAME(hipEventRecordExternal, CU_EVENT_RECORD_EXTERNAL);
-SAME(hipEventWaitExternal, CU_EVENT_WAIT_EXTERNAL);
 SAME(hipStreamNonBlocking, CU_STREAM_NON_BLOCKING);
 SAME(hipEventDisableTiming, CU_EVENT_DISABLE_TIMING);
 SAME(hipGraphDebugDotFlagsVerbose, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE);

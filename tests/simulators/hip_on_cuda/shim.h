@@ -18,7 +18,7 @@
     m(cuStreamCreate, 2000) m(cuStreamCreateWithPriority, 5050) m(cuStreamDestroy, 4000) \
     m(cuStreamSynchronize, 2000) m(cuStreamQuery, 2000) m(cuStreamWaitEvent, 3020) \
     m(cuStreamGetCtx, 9020) m(cuEventCreate, 2000) m(cuEventRecord, 2000) \
-    m(cuEventRecordWithFlags, 11010) m(cuEventDestroy, 4000) \
+    m(cuEventDestroy, 4000) \
     m(cuEventQuery, 2000) m(cuEventSynchronize, 2000) m(cuEventElapsedTime, 2000) \
     m(cuMemAlloc, 3020) m(cuMemFree, 3020) m(cuMemHostAlloc, 2020) m(cuMemGetInfo, 3020) \
     m(cuMemGetAddressRange, 3020) \
@@ -33,7 +33,7 @@
     m(cuGraphKernelNodeGetParams, 12000) m(cuGraphAddEmptyNode, 10000) \
     m(cuGraphAddDependencies, 12030) m(cuGraphRemoveDependencies, 12030) m(cuGraphClone, 10000) \
     m(cuGraphAddEventRecordNode, 11010) m(cuGraphNodeFindInClone, 10000) \
-    m(cuGraphAddChildGraphNode, 10000) m(cuGraphChildGraphNodeGetGraph, 10000) \
+    m(cuGraphAddEventWaitNode, 11010) m(cuGraphAddChildGraphNode, 10000) m(cuGraphChildGraphNodeGetGraph, 10000) \
     m(cuGraphDestroyNode, 10000) m(cuModuleLoadData, 2000) \
     m(cuModuleUnload, 2000) m(cuModuleGetFunction, 2000) m(cuLaunchKernel, 4000) \
     m(cuFuncGetName, 12030) m(cuFuncLoad, 12040) m(cuKernelGetFunction, 12000)

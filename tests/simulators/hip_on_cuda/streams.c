@@ -48,10 +48,6 @@ EXPORT hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
     return FORWARD(cuEventRecord, event, stream);
 }
 
-EXPORT hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned flags) {
-    return FORWARD(cuEventRecordWithFlags, event, stream, flags);
-}
-
 EXPORT hipError_t hipEventQuery(hipEvent_t event) { return FORWARD(cuEventQuery, event); }
 
 EXPORT hipError_t hipEventSynchronize(hipEvent_t event) { return FORWARD(cuEventSynchronize, event); }
