@@ -50,11 +50,12 @@ class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, Change
     """Streams of Python callables, each with a thread of its own, captured by CUDA's rules.
 
     `launch` takes a callable and its arguments; `fill` and `copy` take host memory. What a capture forbids
-    breaks it, and so does a refused wait. Every event notes the time. If a callable raises
-    an exception, the rest of its replay is skipped, and later work on the stream runs. The next
-    `synchronize` or `query` of the stream, or of one that has waited for it, raises a `DriverError` from the
-    exception, once. The error names the callable and the line that enqueued it. If the stream is released
-    or the interpreter exits before anyone has waited, the error goes to `threading.excepthook`.
+    breaks it, and so does a refused wait. Every event notes the time.
+
+    If a callable raises an exception, the rest of its replay is skipped, and later work on the stream runs.
+    The next `synchronize` or `query` of the stream, or of one that has waited for it, raises a `DriverError`
+    from the exception, once. The error names the callable and the line that enqueued it. If the stream is
+    released or the interpreter exits before anyone has waited, the error goes to `threading.excepthook`.
 
     When the interpreter exits, work has a second to complete. Later exit handlers and finalizers can still
     use streams: a thread that waits for a stream then does the stream's work itself.

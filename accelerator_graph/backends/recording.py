@@ -593,19 +593,18 @@ class Retired:
         Says whether what is before a mark is done, or has failed.
     """
 
-    __slots__ = ("_is_over", "_lock", "_waiting")
+    __slots__ = ("_is_over", "_waiting")
 
     def __init__(self, is_over: Callable[[Any], bool]) -> None:
         self._is_over = is_over
-        self._lock = threading.RLock()
-        self._waiting: list[tuple[Any, object]] = []
+        self._waiting: dict[object, tuple[Any, object]] = {}
 
     def keep(self, mark: Any, needed: object) -> None:
         """Keep what is needed until the work before a mark is over."""
-        with self._lock:
-            self._waiting.append((mark, needed))
+        self._waiting[object()] = mark, needed
 
     def sweep(self) -> None:
         """Let go of what is no longer needed."""
-        with self._lock:
-            self._waiting = [each for each in self._waiting if not self._is_over(each[0])]
+        for key, (mark, _) in list(self._waiting.items()):
+            if self._is_over(mark):
+                self._waiting.pop(key, None)

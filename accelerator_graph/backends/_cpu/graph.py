@@ -40,7 +40,7 @@ class Stream(recording.Stream):
         self.worker.follow(mark)
 
     def synchronize(self) -> None:
-        """Wait for the work. Raises what `CpuBackend.synchronize` says."""
+        """Wait for the work. Raises what `CpuBackend` says."""
         self.worker.synchronize()
 
     def query(self) -> bool:
