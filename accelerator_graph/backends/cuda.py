@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from ..errors import DriverError
 from . import base
 from ._cuda import capture as _capture
 from ._cuda.driver import Driver, Event, Executable, Graph
@@ -207,13 +208,13 @@ class CudaBackend(
         found: list[base.MemoryState | None] = []
         with driver.relaxed(graph.place):
             for address in addresses:
-                code, *answer = driver.answer("cuPointerGetAttributes", 1, wanted, address)
-                if code is not driver.success:
+                try:
+                    (kind,) = driver.call("cuPointerGetAttributes", 1, wanted, address)
+                except DriverError:  # a code that the binding does not know is raised, too
                     found.append(None)
-                elif int(answer[0][0]):
-                    found.append("there")
-                else:
-                    found.append("gone" if is_readable(address) is False else None)
+                    continue
+                is_unknown = not int(kind) and is_readable(address) is False
+                found.append("there" if int(kind) else "gone" if is_unknown else None)
         return found
 
 

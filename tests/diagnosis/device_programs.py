@@ -195,6 +195,22 @@ def the_weight_lies_elsewhere(work):
     return (graph, x), {"outputs": y, "reference": reference}
 
 
+@fault("stale_address")
+def the_weight_of_a_graph_inside_lies_elsewhere(work):
+    x, y, model = x_of(work), x_of(work), SimpleNamespace(weight=x_of(work, 1.0, 2.0, 3.0, 4.0))
+
+    def reference(x):
+        copy(y, model.weight)
+        return y
+
+    with ag.Graph(keep_graph=True) as inner:
+        copy(y, model.weight)
+    with ag.Graph() as graph:
+        graph.add(inner)
+    model.weight = x_of(work)
+    return (graph, x), {"outputs": y, "reference": reference}
+
+
 @fault("random_repeats")
 def a_random_number_is_an_argument_of_a_kernel(work):
     y = x_of(work)
@@ -278,6 +294,22 @@ def a_fork_that_is_joined(work):
         stream.wait(side)
         work.enqueue(stream, y.address, 1, 4)
         return y, z
+
+    return (f, x_of(work)), {}
+
+
+@right
+def a_graph_inside(work):
+    y = x_of(work)
+    with ag.Graph(keep_graph=True) as inner:
+        work.enqueue(ag.current_stream(), y.address, 3, 1)
+
+    def f(x):
+        copy(y, x)
+        inner.replay(ag.current_stream())
+        work.enqueue(ag.current_stream(), y.address, 1, 2)
+        inner.replay(ag.current_stream())
+        return y
 
     return (f, x_of(work)), {}
 

@@ -112,6 +112,24 @@ def test_what_is_told_of_a_graph_sees_through(main, inner, block):
     assert profile.replays == 2
 
 
+def test_stacks_and_diagnosis_know_the_line_that_recorded_a_run(main, inner, block):
+    graph = ag.Graph(keep_graph=True, observe=ag.stacks())
+    with ag.diagnose(), graph:
+        main.fill(block.pointer, 9, 16)
+        graph.add(inner)
+    lines = [node.stack[0].line for node in graph.describe().nodes]
+    assert lines[1] == lines[0] + 1
+    broken = ag.Graph()
+    with pytest.raises(ag.CaptureError, match=r"test_child_graphs\.py:\d+ in end_too_early"), ag.diagnose():
+        end_too_early(main, inner, broken)
+
+
+def end_too_early(main, inner, broken):
+    with broken:
+        inner.replay()
+        main.synchronize()
+
+
 def test_a_parent_gets_the_work_of_another_one(main, inner, block):
     """In place or not: the runs inside are those of the other parent."""
     parent = parent_of(main, inner)
