@@ -329,7 +329,7 @@ def capture_error(
         reason, code, code_name = error.reason, error.code, error.code_name
         meaning = explain(reason) or error.detail
         message = f"{subject}: {error}"
-        if error.call:  # made by `driver_error`
+        if error.code_name:  # made by `driver_error`
             message = _failed_call(subject, error.call, code, code_name, meaning)
     if not diagnosed and reason in _OF_CALLS:
         message += " Begin the capture inside `with accelerator_graph.diagnose():` to find the call."

@@ -222,7 +222,8 @@ class Capture:
             self._take_in(frameworks, generators)
         try:
             keep = partial(setattr, self, "_token")
-            any(map(keep, map(self.recorder.capture_begin, (native,), (self.mode,))))  # at once
+            # Called by C, which keeps the token before a signal handler can raise.
+            any(map(keep, map(self.recorder.capture_begin, (native,), (self.mode,))))
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
         if self.recorder is not backend:

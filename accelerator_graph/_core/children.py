@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CaptureError
+from ..backends.base import CaptureStatus
+from ..errors import CaptureError, Reason, explain
 from .streams import capture_of, describe
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def record(runner: Runner, stream: Stream) -> bool:
     captured = runner.captured or executable.work
     native = None
     if backend.records_graphs:
+        if backend.capture_status(stream._native) is CaptureStatus.INVALIDATED:
+            raise _not_recorded(stream, explain("invalidated"), "invalidated")
         if captured is None:
             raise _not_recorded(stream, "the graph was not kept; capture it with Graph(keep_graph=True)")
         if executable.changes is not None and executable.changes.made:
@@ -81,8 +84,8 @@ def record(runner: Runner, stream: Stream) -> bool:
     return native is not None
 
 
-def _not_recorded(stream: Stream, why: str) -> CaptureError:
+def _not_recorded(stream: Stream, why: str, reason: Reason = "illegal_call") -> CaptureError:
     return CaptureError(
         f"replay onto the {describe(stream)}, which is capturing: the run can't be recorded: {why}.",
-        reason="illegal_call",
+        reason=reason,
     )

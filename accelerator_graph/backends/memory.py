@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -240,21 +242,40 @@ def _address_of(view: memoryview) -> int:
         _release_buffer(buffer)
 
 
+class _Span(ctypes.Structure):
+    """An ``iovec``."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
 def is_readable(address: int) -> bool | None:
     """Return whether the system lets the process read the memory at an address; None where it does not tell.
 
     False is no proof of anything by itself: memory of a device can't be read by the host.
     """
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            for line in maps:
-                span, access, *_ = line.split(maxsplit=2)
-                start, end = (int(each, 16) for each in span.split("-"))
-                if start <= address < end:
-                    return access.startswith("r")
-    except (OSError, ValueError):  # not on Linux
+    read = _process_vm_readv()
+    if read is None:
         return None
-    return False
+    byte = ctypes.c_char()
+    to, of = _Span(ctypes.addressof(byte), 1), _Span(address, 1)
+    # One call: a file of the system's maps would be open for a while, and an interrupt could leave it open.
+    if read(os.getpid(), ctypes.byref(to), 1, ctypes.byref(of), 1, 0) == 1:
+        return True
+    return False if ctypes.get_errno() == errno.EFAULT else None
+
+
+@cache
+def _process_vm_readv() -> Callable[..., int] | None:
+    """Return the function of Linux that copies from memory, and fails where that can't be read."""
+    try:
+        function = ctypes.CDLL(None, use_errno=True).process_vm_readv
+    except (OSError, AttributeError, TypeError):  # TypeError: on Windows
+        return None
+    span, number = ctypes.POINTER(_Span), ctypes.c_ulong
+    function.argtypes = (ctypes.c_int, span, number, span, number, number)
+    function.restype = ctypes.c_ssize_t
+    found: Callable[..., int] = function
+    return found
 
 
 def heap_bytes() -> int | None:

@@ -21,10 +21,12 @@ read the difference: a function that only forwards, or a file that only this pat
 of every program.
 
 A capture has four parts. **Where** it happens is decided first, by one function and for all ways to
-capture: the stream, where replays go, who takes part, what is waited for. Nothing has begun then. The
-**transaction**, `Capture`, undoes every step if one fails, whenever that is. The **runner** is what is left
-of it: the graph, the executable, the pool, and what stays with the work. The **binding** launches, on one
-stream, whatever executable the runner has at that moment.
+capture: the stream, where replays go, who takes part, what is waited for. It takes a hold on the stream, or
+a new one if the current stream can't be captured, and nothing else. The **transaction**, `Capture`, undoes
+every step if one fails, whenever that is. The **runner** is what is left of it: the graph, the executable,
+the pool, and what stays with the work. The **binding** launches, on one stream, whatever executable the
+runner has at that moment: the `owner` of the launch lock, a `Current`. The C extension reads that field
+while it holds the lock, so a swap is one assignment.
 
 """
 
@@ -36,9 +38,9 @@ cache. `Capture._take_in` makes the stream their current one and sends their all
 one of them may record: its recorder then stands in the place of the backend, from `capture_begin` to the
 end of the executable.
 
-**Observers** ([take part in a capture](guides/observe-captures.md)) are asked by `BaseGraph._begin`, ahead
-of everything that can be undone. A new one is a class of its own, outside of `_core`, which imports none;
-it has a method for each thing that it needs to know. These call the methods:
+**Observers** ([take part in a capture](guides/observe-captures.md)) are asked by `BaseGraph._begin`, once
+the pool is leased and before anything else has happened. A new one is a class of its own, outside of
+`_core`, which imports none; it has a method for each thing that it needs to know. These call the methods:
 
 | Method | Called by |
 | --- | --- |
@@ -46,10 +48,12 @@ it has a method for each thing that it needs to know. These call the methods:
 | `begun`, `used` | `Capture.begin`, once the backend captures |
 | `border` | `label`, on entry and at the end of the block |
 | `collective` | the framework that sees it, or `note_collective` |
-| `stop`, `end`, `succeeded` | `Capture.end`, around the backend's `capture_end` |
+| `stop` | `Capture.end`, or `Capture.failure` and `Capture.abandon` |
+| `end`, `succeeded` | `Capture.end`, around the backend's `capture_end` |
 | `explained` | `Capture.failure` and `Capture.end`, if the capture has failed |
-| `own_nodes`, `hand_on` | `BaseGraph.capture_end`; `hand_on` also `update`, `clone` and `recapture` |
-| `check`, `kept_by` | `Binding._decide`, ahead of launches until it returns True; `Runner.observe` |
+| `own_nodes`, `hand_on` | `BaseGraph._keep_observations`; `hand_on` also `update`, `clone` and `recapture` |
+| `kept_by` | `Runner.observe` |
+| `check` | `Binding._decide`, ahead of launches until it returns True; `children.record`, in a capture |
 
 **If something raises**, `BaseGraph._recover` calls `Capture.abandon`, which ends the recording, undoes what
 frameworks and observers have done, and gives the pool back. That holds for the body of the block, for every

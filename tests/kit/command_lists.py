@@ -243,6 +243,8 @@ class Run(recording.Run):
             end.set()
 
     def run_lane(self, commands: CommandList, done: dict[int, threading.Event]) -> None:
+        if commands not in accounts.open:
+            raise RuntimeError("the list is closed")
         for number, command in commands.commands:
             for earlier in command.after:
                 done[earlier].wait(PATIENCE)

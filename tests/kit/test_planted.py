@@ -34,7 +34,7 @@ KINDS = {
     "timing": "is wrong about when events are done, or about the time between them",
     "waiting": "waits where nothing has to be waited for, or lets others wait",
 }
-for kind in (*KINDS, "command_lists"):
+for kind in (*KINDS, "command_lists", "ordinary"):
     importlib.import_module(f"kit.planted.{kind}")
 
 

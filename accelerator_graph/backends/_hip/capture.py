@@ -6,10 +6,11 @@ from contextlib import nullcontext, suppress
 from ctypes import byref, c_void_p
 from typing import Any
 
-from ...errors import AcceleratorGraphError, UnsupportedError
+from ...errors import AcceleratorGraphError, UnsupportedError, explain
 from ..base import Capability
 from ..driver import ACTIVE, Capture
 from .driver import Driver
+from .events import INVALIDATED, refused
 from .nodes import node_handles
 
 _FOLLOW = 1  # hipStreamSetCaptureDependencies
@@ -76,7 +77,9 @@ def record_graph(driver: Driver, stream: Any, child: int) -> None:
 
 def add(driver: Driver, stream: Any, function: str, what: int) -> None:
     """Record a node on a capturing stream by the function that adds it to a graph."""
-    _, _, graph, before, count = driver.call("hipStreamGetCaptureInfo_v2", stream)
+    status, _, graph, before, count = driver.call("hipStreamGetCaptureInfo_v2", stream)
+    if status == INVALIDATED:
+        raise refused(driver, function, "invalidated", explain("invalidated"))
     node = c_void_p(driver.call(function, graph, before if count else None, count, what))
     try:
         driver.call("hipStreamUpdateCaptureDependencies", stream, byref(node), 1, _FOLLOW)

@@ -19,7 +19,7 @@ from .driver import Driver
 
 _DEVICES_TOGETHER = 7_02_00000
 """The version from which captures over two devices work: 6.4.3 crashes when it instantiates one."""
-_INVALIDATED = 2
+INVALIDATED = 2
 _ADD = 0  # hipStreamAddCaptureDependencies
 
 
@@ -70,8 +70,8 @@ def refuse_other_device(driver: Driver, device: int, event: Event) -> None:
 def record(driver: Driver, stream: int, device: int, timed: bool) -> Event:
     """Mark the present end of a stream's work."""
     here = position(driver, stream)
-    if here.status == _INVALIDATED:
-        raise _refused(driver, "record_event", "invalidated", explain("invalidated"))
+    if here.status == INVALIDATED:
+        raise refused(driver, "record_event", "invalidated", explain("invalidated"))
     event = driver.new_event(stream, timed)
     return Event(event, device, here.capture, here.nodes)
 
@@ -80,16 +80,16 @@ def wait(driver: Driver, stream: int, event: Event) -> None:
     """Let later work on a stream wait for an event. Raises an error where the order would be lost."""
     here = position(driver, stream)
     if event.capture and stream in LEGACY_STREAMS:
-        raise _refused(
+        raise refused(
             driver,
             "wait_event",
             "default_stream",
             "the null stream can't wait for an event of a capture; wait on a stream of your own",
         )
-    if here.status == _INVALIDATED:
-        raise _refused(driver, "wait_event", "invalidated", explain("invalidated"))
+    if here.status == INVALIDATED:
+        raise refused(driver, "wait_event", "invalidated", explain("invalidated"))
     if here.capture != event.capture and here.capture:
-        raise _refused(
+        raise refused(
             driver,
             "wait_event",
             "foreign_capture",
@@ -99,7 +99,7 @@ def wait(driver: Driver, stream: int, event: Event) -> None:
     if not here.capture:
         driver.call("hipStreamWaitEvent", stream, event.handle, 0)
         if position(driver, stream).capture != event.capture:
-            raise _refused(
+            raise refused(
                 driver,
                 "wait_event",
                 "foreign_capture",
@@ -110,7 +110,8 @@ def wait(driver: Driver, stream: int, event: Event) -> None:
         driver.call("hipStreamUpdateCaptureDependencies", stream, nodes, len(event.nodes), _ADD)
 
 
-def _refused(driver: Driver, call: str, reason: Reason, fact: str) -> DriverError:
+def refused(driver: Driver, call: str, reason: Reason, fact: str) -> DriverError:
+    """Return the error of a call that the runtime would have accepted or not explained."""
     return DriverError(
         f"backend {driver.name!r}: {call}: {fact}.", backend=driver.name, call=call, reason=reason
     )

@@ -424,5 +424,5 @@ class Pieces:
         if isinstance(capture.recorder, FrameworkRecorder):
             capture.recorder = capture.recorder.another()
         keep = partial(setattr, capture, "_token")
-        any(map(keep, map(capture.recorder.capture_begin, (capture.native,), (capture.mode,))))  # at once
+        any(map(keep, map(capture.recorder.capture_begin, (capture.native,), (capture.mode,))))
         self._inside = None

@@ -17,7 +17,7 @@ from accelerator_graph.backends.base import (
     CaptureStatus,
 )
 
-from .._case import Case, applied, expect, lacks, raises
+from .._case import PIECES, Case, applied, expect, lacks, raises
 
 
 class BackendRules(Case):
@@ -147,14 +147,25 @@ class BackendRules(Case):
 
     def test_runs_complete_after_their_executable_was_destroyed(self) -> None:
         """`destroy_executable` lets runs in progress complete."""
-        backend, stream, cell = self.backend, self.stream(), self.cell()
-        graph = self.recorded(stream, cell, slow=True)
-        executable = backend.instantiate(graph)
-        for _ in range(5):
-            backend.replay(executable, stream.native)
-        backend.destroy_executable(executable)
-        backend.destroy_graph(graph)
-        assert self.read(cell) == applied(5)
+        backend, stream, fork = self.backend, self.stream(), self.stream()
+        forked_and_waiting = self.has(Capability.EVENTS), PIECES
+        for forks, before in ((False, 0), forked_and_waiting):
+            cell, forked = self.cell(), self.cell()
+            token = self.begin(stream)
+            self.enqueue_slow(stream, cell)
+            if forks:
+                fork.wait(stream)
+                self.enqueue_slow(fork, forked)
+                stream.wait(fork)
+            graph = backend.capture_end(token)
+            executable = backend.instantiate(graph)
+            self.enqueue_slow(stream, self.cell(), times=before)
+            for _ in range(5):
+                backend.replay(executable, stream.native)
+            backend.destroy_executable(executable)
+            backend.destroy_graph(graph)
+            assert self.read(cell) == applied(5)
+            assert self.read(forked) == applied(5 if forks else 0)
 
     @lacks(Capability.ENQUEUE)
     def test_without_the_capability_nothing_is_enqueued(self) -> None:

@@ -275,13 +275,16 @@ class InterruptRules(Case):
         backend.destroy_executable(executable)
 
     def test_interrupted_destroy_can_be_called_again(self) -> None:
-        """If a ``destroy_`` method is interrupted, it can be called again."""
-        backend, stream, cell = self.backend, self.stream(), self.cell()
+        """If a ``destroy_`` method is interrupted, it can be called again; runs in progress complete."""
+        backend, stream, cell, beside = self.backend, self.stream(), self.cell(), self.cell()
         graphs: list[Any] = []
 
         def executable() -> Any:
             graphs.append(self.recorded(stream, cell))
-            return backend.instantiate(graphs[-1])
+            made = backend.instantiate(graphs[-1])
+            self.enqueue_slow(stream, beside, times=3)
+            backend.replay(made, stream.native)
+            return made
 
         made: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
             (partial(self.recorded, stream, cell), backend.destroy_graph),
@@ -297,10 +300,10 @@ class InterruptRules(Case):
                     interrupter.run(partial(destroy, value))
                 except KeyboardInterrupt:
                     destroy(value)
+        assert self.read(cell) == applied(len(graphs))
         for graph in graphs:
             backend.destroy_graph(graph)
         self.works(stream, self.graph(stream))
-        assert self.read(cell) == 0
 
 
 class NestedCallRules(Case):

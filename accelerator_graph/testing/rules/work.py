@@ -171,6 +171,7 @@ class WorkFailureRules(Case):
             fork.wait(stream)
             self._fail(fork)
             stream.wait(fork)
+            self.enqueue(stream, cell)  # what waits for failed work does not wait for ever
         for used in (stream, other, stream):
             graph.replay(used)
             expect(ag.DriverError, used.synchronize)

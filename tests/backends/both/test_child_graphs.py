@@ -186,6 +186,25 @@ def test_memory_of_a_graphs_own_is_not_taken_inside(bench, backend, main):
     assert outer.num_nodes > 0
 
 
+@pytest.mark.parametrize("what", ["add", "record", "wait"])
+def test_in_a_broken_capture_the_error_says_so(main, inner, what):
+    event, broken = main.record(external=True), ag.Graph()
+
+    def go_on_after_an_error():
+        with pytest.raises(ag.DriverError):
+            main.synchronize()
+        {
+            "add": lambda: broken.add(inner),
+            "record": lambda: main.record(external=event),
+            "wait": lambda: main.wait(event),
+        }[what]()
+
+    with pytest.raises(ag.CaptureError, match="an earlier call broke the capture") as raised, broken:
+        go_on_after_an_error()
+    assert raised.value.reason == "invalidated"
+    assert "returned :" not in str(raised.value)
+
+
 def test_a_capture_of_somebody_else_refuses_it(backend, main, inner):
     """Nobody would keep what the run needs."""
     token = backend.capture_begin(main.native, "thread_local")

@@ -277,6 +277,26 @@ class FailureOfAForkIsLost(CommandLists):
         return executable
 
 
+class FailedCommandsAreNeverDone(Run):
+    def run_lane(self, commands: CommandList, done: dict[int, threading.Event]) -> None:
+        class Unset(threading.Event):
+            def set(event) -> None:
+                if self.failure is None:
+                    super().set()
+
+        for number, _ in commands.commands:
+            done[number] = Unset()
+        super().run_lane(commands, done)
+
+
+@caught_by("test_error_of_forked_work_in_a_replay_is_raised_where_the_stream_is_waited_for", work=ListsWork)
+class WaitsForFailedWork(CommandLists):
+    def instantiate(self, graph: Graph) -> Executable:
+        executable = super().instantiate(graph)
+        executable.kind_of_run = FailedCommandsAreNeverDone
+        return executable
+
+
 @caught_by("test_waiting_for_an_event_loses_no_error", work=ListsWork)
 class EventsEatFailures(CommandLists):
     queues: ClassVar[dict[Event, Queue]] = {}
@@ -289,6 +309,33 @@ class EventsEatFailures(CommandLists):
     def synchronize_event(self, event: Event) -> None:
         super().synchronize_event(event)
         self.queues[event].take_failure()
+
+
+@caught_by("test_query_says_whether_work_is_done", work=ListsWork)
+class IdleWhenNothingWaits(CommandLists):
+    def query(self, stream: Stream) -> bool:
+        return not stream.queue.waiting or super().query(stream)
+
+
+class ClosesQueuesUnderRuns(Executable):
+    def release(self) -> None:
+        if self.destroyed:
+            for queue in self.queues:
+                queue.close()
+
+
+@caught_by("test_runs_complete_after_their_executable_was_destroyed", work=ListsWork)
+class DestroyEndsLanes(CommandLists):
+    def instantiate(self, graph: Graph) -> Executable:
+        executable: Executable = self.called("instantiate", ClosesQueuesUnderRuns, graph)
+        return executable
+
+
+@caught_by("test_interrupted_destroy_can_be_called_again", work=ListsWork)
+class DestroyingTwiceReleasesTwice(CommandLists):
+    def destroy_executable(self, executable: Executable) -> None:
+        executable.destroyed = False
+        super().destroy_executable(executable)
 
 
 # ---- devices and streams -----------------------------------------------------------------------
