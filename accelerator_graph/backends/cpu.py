@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Literal
 from ._cpu.graph import (
     MODES,
     CpuCaptures,
-    Event,
     Executable,
     Graph,
     Stream,
@@ -41,7 +40,7 @@ from .base import (
 )
 from .memory import memory_of
 from .mixins import ChangesGraphs, MarksProgress, RecordsReplays, TimesGraphs, UpdatesGraphs
-from .recording import Capture, HasCaptures
+from .recording import Capture, Event, HasCaptures
 
 _for_ever: list[object] = []
 """Memory that lives as long as the process."""
@@ -50,11 +49,13 @@ _for_ever: list[object] = []
 class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, ChangesGraphs, UpdatesGraphs):
     """Streams of Python callables, each with a thread of its own, captured by CUDA's rules.
 
-    `launch` takes a callable and its arguments; `fill` and `copy` take host memory. If a callable raises
-    an exception, the rest of its replay is skipped, and later work on the stream runs. The next
-    `synchronize` or `query` of the stream, or of one that has waited for it, raises a `DriverError` from the
-    exception, once. The error names the callable and the line that enqueued it. If the stream is released
-    or the interpreter exits before anyone has waited, the error goes to `threading.excepthook`.
+    `launch` takes a callable and its arguments; `fill` and `copy` take host memory. What a capture forbids
+    breaks it, and so does a refused wait. Every event notes the time.
+
+    If a callable raises an exception, the rest of its replay is skipped, and later work on the stream runs.
+    The next `synchronize` or `query` of the stream, or of one that has waited for it, raises a `DriverError`
+    from the exception, once. The error names the callable and the line that enqueued it. If the stream is
+    released or the interpreter exits before anyone has waited, the error goes to `threading.excepthook`.
 
     When the interpreter exits, work has a second to complete. Later exit handlers and finalizers can still
     use streams: a thread that waits for a stream then does the stream's work itself.
@@ -109,70 +110,27 @@ class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, Change
         """Return 0."""
         return 0
 
-    def synchronize(self, stream: Stream) -> None:
-        """Wait until all work on the stream is done.
-
-        Raises
-        ------
-        DriverError
-            With reason ``"illegal_call"``: a capture forbids the call and is broken now, or a callable
-            made it for the stream that it runs on. With reason ``"other"``: a callable has raised an
-            exception since the last call; that exception is the cause.
-        """
-        self.captures.check_waiting(stream, "synchronize")
-        stream.worker.synchronize()
-
     def as_stream(self, obj: object) -> Stream | None:
         """Return `obj` if it is a stream of this backend. Streams have no handles."""
         return obj if isinstance(obj, Stream) else None
-
-    # ---- capability: events --------------------------------------------------------------------
-
-    def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
-        """Mark the present end of the stream's work, or of what the stream has recorded.
-
-        Every event notes the time.
-        """
-        point = self.captures.mark(stream)
-        return Event(stream.worker.mark()) if point is None else Event(None, *point)
-
-    def wait_event(self, stream: Stream, event: Event) -> None:
-        """Let later work on the stream wait for the event. An event of a capture takes the stream into it.
-
-        Raises
-        ------
-        DriverError
-            With reason ``"foreign_capture"``: the stream is capturing and the event does not belong to
-            that capture, or the event belongs to a capture that has ended. This breaks the captures.
-        """
-        if not self.captures.link(stream, event) and event.latch is not None:
-            stream.worker.follow(event.latch)
-
-    def query(self, stream: Stream) -> bool:
-        """Return True if all work on the stream is done. Raises as `synchronize` does."""
-        self.captures.check_waiting(stream, "query")
-        return stream.worker.query()
 
     # ---- capability: timing --------------------------------------------------------------------
 
     def query_event(self, event: Event) -> bool:
         """Return True if the work before the event is done. Its failures are left to the stream."""
         self.captures.check_waiting(event, "query_event")
-        return event.latch is not None and event.latch.worker.has_reached(event.latch)
+        return event.mark is not None and event.mark.worker.has_reached(event.mark)
 
     def synchronize_event(self, event: Event) -> None:
         """Wait until the work before the event is done. Its failures are left to the stream."""
         self.captures.check_waiting(event, "synchronize_event")
-        if event.latch is not None:
-            event.latch.worker.reach(event.latch)
+        if event.mark is not None:
+            event.mark.worker.reach(event.mark)
 
     def elapsed_time(self, start: Event, end: Event) -> float | None:
         """Return the milliseconds between two events, by the clock `time.perf_counter_ns`."""
-        assert start.latch is not None
-        assert end.latch is not None
-        if not (start.latch.is_set and end.latch.is_set):
-            return None
-        return (end.latch.time - start.latch.time) / 1e6
+        first, last = start.mark, end.mark
+        return (last.time - first.time) / 1e6 if first.is_set and last.is_set else None
 
     # ---- capability: enqueue -------------------------------------------------------------------
 
@@ -266,7 +224,7 @@ class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, Change
         from ._cpu.contents import with_marks
 
         nodes, marks = with_marks(graph.nodes, before, after)
-        return Executable(Graph(nodes)), [Event(latch=mark) for mark in marks]
+        return Executable(Graph(nodes)), [Event(mark) for mark in marks]
 
     def host_bytes(self, obj: Graph | Executable) -> int:
         """Return the size of the recorded calls, without the callables and the arguments themselves."""

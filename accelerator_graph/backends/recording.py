@@ -2,7 +2,7 @@
 
 Where the runtime does not capture its streams, the backend keeps what is enqueued on them. `Captures` has the
 captures in progress: which streams take part, what they have recorded, and what waits for what. It refuses
-what a replay could not repeat. A stream is any object with an attribute `capture`, None at first::
+what a replay could not repeat. The runtime's streams are behind objects of a subclass of `Stream`::
 
     class MyBackend(HasCaptures, Enqueues):
         def open(self):
@@ -13,20 +13,9 @@ what a replay could not repeat. A stream is any object with an attribute `captur
             if not self.captures.record(stream, "launch", command):
                 stream.submit(command)
 
-        def record_event(self, stream, *, timed=False):
-            point = self.captures.mark(stream)
-            return Event(stream) if point is None else Event(stream, *point)
-
-        def wait_event(self, stream, event):
-            if not self.captures.link(stream, event):
-                stream.wait(event)
-
-        def synchronize(self, stream):
-            self.captures.check_waiting(stream, "synchronize")
-            ...
-
-`HasCaptures` has the methods about captures, and about the `Graph` that a capture becomes. `Runs` is
-for an executable, if the runtime does not order its runs, or if a run is several submissions.
+`HasCaptures` has the methods about captures and events, and about the `Graph` that a capture becomes. `Runs`
+is for an executable, if the runtime does not order its runs, or if a run is several submissions; `Retired` is
+for what a run needs, if the runtime does not keep that itself.
 
 A signal handler may call all of this in the middle of itself. So a capture only ever grows, by one step for
 each piece of work, and what waits for what is worked out at the end.
@@ -66,6 +55,58 @@ class Point(NamedTuple):
 
     capture: Capture
     nodes: frozenset[int]
+
+
+class Stream(ABC):
+    """A stream, as far as `Captures` and `HasCaptures` use it.
+
+    Attributes
+    ----------
+    capture : Capture or None
+        The capture that the stream takes part in. One that has ended counts as none.
+    """
+
+    __slots__ = ("__weakref__", "capture")
+
+    def __init__(self) -> None:
+        self.capture: Capture | None = None
+
+    @abstractmethod
+    def mark(self) -> Any:
+        """Return something that marks the present end of the stream's work. It may outlive the stream."""
+
+    @abstractmethod
+    def follow(self, mark: Any) -> None:
+        """Let later work wait for what `mark` of any stream has returned."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Do what `Backend.synchronize` does on a stream that is not capturing."""
+
+    @abstractmethod
+    def query(self) -> bool:
+        """Do what `Events.query` does on a stream that is not capturing."""
+
+
+class Event:
+    """A point in a stream's work: a mark, or pieces of a capture.
+
+    Attributes
+    ----------
+    mark : object
+        What `Stream.mark` has returned; None if the stream was capturing.
+    capture : Capture or None
+        The capture, if the stream was capturing.
+    nodes : frozenset of int
+        The pieces of that capture that come before.
+    """
+
+    __slots__ = ("capture", "mark", "nodes")
+
+    def __init__(self, mark: Any, capture: Capture | None = None, nodes: frozenset[int] = _NOTHING) -> None:
+        self.mark: Any = mark
+        self.capture: Capture | None = capture
+        self.nodes: frozenset[int] = nodes
 
 
 class _Entry(NamedTuple):
@@ -354,7 +395,7 @@ class Graph:
 
 
 class HasCaptures(Events, ReadsGraphs):
-    """A backend whose captures are `Captures`, and whose graphs are `Graph`.
+    """A backend whose captures are `Captures`, of streams that are each a `Stream`; they become a `Graph`.
 
     What it records has the attributes `kind` and `name`, which mean what they do in a `GraphNode`.
     """
@@ -365,6 +406,27 @@ class HasCaptures(Events, ReadsGraphs):
 
     captures: Captures
     """The captures in progress. `open` makes it."""
+
+    def synchronize(self, stream: Any) -> None:
+        """Wait until all work on the stream is done. A capturing stream refuses."""
+        self.captures.check_waiting(stream, "synchronize")
+        stream.synchronize()
+
+    def query(self, stream: Any) -> bool:
+        """Return True if all work on the stream is done. Raises as `synchronize` does."""
+        self.captures.check_waiting(stream, "query")
+        done: bool = stream.query()
+        return done
+
+    def record_event(self, stream: Any, *, timed: bool = False) -> Any:
+        """Return an `Event`: the present end of the stream's work, or of what the stream has recorded."""
+        point = self.captures.mark(stream)
+        return Event(stream.mark()) if point is None else Event(None, *point)
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        """Let later work on the stream wait for the event. An event of a capture takes the stream into it."""
+        if not self.captures.link(stream, event):
+            stream.follow(event.mark)
 
     def capture_status(self, stream: Any) -> CaptureStatus:
         """Return whether the stream takes part in a capture."""
@@ -518,3 +580,31 @@ class Runs:
     def forget(self) -> None:
         """Forget the latest run, if it is known to be over."""
         self._runs = deque([None])
+
+
+class Retired:
+    """What runs in progress still need after their executables were destroyed.
+
+    For runtimes without callbacks: call `sweep` wherever a call costs much anyway.
+
+    Parameters
+    ----------
+    is_over : callable
+        Says whether what is before a mark is done, or has failed.
+    """
+
+    __slots__ = ("_is_over", "_waiting")
+
+    def __init__(self, is_over: Callable[[Any], bool]) -> None:
+        self._is_over = is_over
+        self._waiting: dict[object, tuple[Any, object]] = {}
+
+    def keep(self, mark: Any, needed: object) -> None:
+        """Keep what is needed until the work before a mark is over."""
+        self._waiting[object()] = mark, needed
+
+    def sweep(self) -> None:
+        """Let go of what is no longer needed."""
+        for key, (mark, _) in list(self._waiting.items()):
+            if self._is_over(mark):
+                self._waiting.pop(key, None)

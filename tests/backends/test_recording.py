@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -14,7 +15,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph.backends import recording
 from accelerator_graph.backends.base import CaptureStatus
-from accelerator_graph.backends.recording import Captures, Recorded, Run, Runs
+from accelerator_graph.backends.recording import Captures, Recorded, Retired, Run, Runs
 from lanes import require
 
 pytestmark = require("cpu")
@@ -306,3 +307,19 @@ def test_a_replay_inside_every_line_of_a_replay(same: bool) -> None:
     backend.destroy_executable(executable)
     for each in (stream, other):
         backend.destroy_stream(each)
+
+
+def test_what_a_run_needs_is_kept_until_the_run_is_over() -> None:
+    class Needed:
+        pass
+
+    over = {"first"}
+    needed = {mark: Needed() for mark in ("first", "second")}
+    alive = {mark: weakref.ref(each) for mark, each in needed.items()}
+    retired = Retired(over.__contains__)
+    while needed:
+        retired.keep(*needed.popitem())
+    for expected in ({"second"}, set()):
+        retired.sweep()
+        assert {mark for mark, each in alive.items() if each() is not None} == expected
+        over.add("second")

@@ -231,7 +231,7 @@ def wrong_in_graphs(elapsed_time):
     """Return an `elapsed_time` that knows no events of graphs."""
 
     def answer(self, start, end):
-        return 1e9 if type(end.latch).__name__ == "Mark" else elapsed_time(self, start, end)
+        return 1e9 if type(end.mark).__name__ == "Mark" else elapsed_time(self, start, end)
 
     return answer
 

@@ -22,31 +22,30 @@ from .worker import Latch, Worker, here, start
 # ---- streams, events and captures ----------------------------------------------------------------
 
 
-class Stream:
+class Stream(recording.Stream):
     """A stream. Its thread ends after `Worker.stop`."""
 
-    __slots__ = ("__weakref__", "capture", "worker")
+    __slots__ = ("worker",)
 
     def __init__(self) -> None:
+        super().__init__()
         self.worker: Worker = Worker()
-        self.capture: Capture | None = None
-        """The capture that the stream takes part in. A capture that has ended counts as none."""
 
+    def mark(self) -> Latch:
+        """Return a latch at the present end of the work."""
+        return self.worker.mark()
 
-class Event:
-    """A point in a stream's work: a latch or, if the stream was capturing, nodes of that capture."""
+    def follow(self, mark: Latch) -> None:
+        """Let later work wait for a latch."""
+        self.worker.follow(mark)
 
-    __slots__ = ("capture", "latch", "nodes")
+    def synchronize(self) -> None:
+        """Wait for the work. Raises what `CpuBackend` says."""
+        self.worker.synchronize()
 
-    def __init__(
-        self,
-        latch: Latch | None = None,
-        capture: Capture | None = None,
-        nodes: frozenset[int] = frozenset(),
-    ) -> None:
-        self.latch: Latch | None = latch
-        self.capture: Capture | None = capture
-        self.nodes: frozenset[int] = nodes
+    def query(self) -> bool:
+        """Return True if all work is done."""
+        return self.worker.query()
 
 
 MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")
@@ -85,7 +84,7 @@ class CpuCaptures(recording.Captures):
         lock: AbstractContextManager[Any] = self._thread.relaxed
         return lock
 
-    def check_waiting(self, waited: Stream | Event, call: str) -> None:
+    def check_waiting(self, waited: Stream | recording.Event, call: str) -> None:
         """Raise an error if a capture forbids waiting for a stream or event. The capture is broken then."""
         if not self._open:
             return

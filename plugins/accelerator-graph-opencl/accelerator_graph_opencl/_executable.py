@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from ctypes import c_void_p
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from accelerator_graph.errors import DriverError
 
 from ._command_buffer import CommandBuffer
 from ._driver import failure, other_context, release_event
-from ._stream import Stream, is_complete
+from ._stream import Stream
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -81,7 +80,7 @@ class _Run(Run):
     def follow(self, previous: _Run | None) -> None:
         """Let the stream wait for the run before, and mark where it is then."""
         if previous is not None and previous.stream is not self.stream:
-            self.stream.wait(previous.stream.mark())
+            self.stream.follow(previous.stream.mark())
         if self._beside:
             self._before = self.stream.mark()
             self._begin.value = self._before.int_ptr
@@ -91,31 +90,6 @@ class _Run(Run):
         if self._end:
             release_event(self._end)
         return failure(self._call, code)
-
-
-class Retired:
-    """What runs in progress still need after their executables were destroyed.
-
-    A command buffer keeps neither the memory nor the samplers that are arguments of its kernels.
-    """
-
-    __slots__ = ("_lock", "_waiting")
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._waiting: list[tuple[cl.Event, object]] = []
-
-    def keep(self, executable: Executable) -> None:
-        """Keep what an executable uses until its latest run is done."""
-        event = executable.unfinished()
-        if event is not None:
-            with self._lock:
-                self._waiting.append((event, (executable.nodes, executable.buffer)))
-
-    def sweep(self) -> None:
-        """Let go of what is no longer needed."""
-        with self._lock:
-            self._waiting = [each for each in self._waiting if not is_complete(each[0])]
 
 
 def _recorded(graph: Graph, extension: Extension) -> CommandBuffer | None:

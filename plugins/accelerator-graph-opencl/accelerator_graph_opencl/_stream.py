@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from accelerator_graph.backends.recording import Capture, Point
+from accelerator_graph.backends.recording import Stream as ExplicitStream
 
 from ._driver import NAMES, check, flush, name_of, other_context, translated
 
@@ -22,7 +22,7 @@ _WRONG_ARGUMENTS = frozenset((-8, -53, -54, -55, -56, -63))
 """The codes for overlapping copies, and for sizes and offsets of kernels."""
 
 
-class Stream:
+class Stream(ExplicitStream):
     """An in-order queue as a stream. There is one object for each queue, however often the queue is passed.
 
     Attributes
@@ -32,11 +32,12 @@ class Stream:
     """
 
     __slots__ = (
-        "__weakref__", "_known", "capture", "context", "handle", "latest", "lock", "opencl_context",
+        "_known", "context", "handle", "latest", "lock", "opencl_context",
         "ordinal", "properties", "queue", "version",
     )  # fmt: skip
 
     def __init__(self, queue: cl.CommandQueue, ordinal: int) -> None:
+        super().__init__()
         self.queue: cl.CommandQueue = queue
         self.handle: int = queue.int_ptr
         self.opencl_context: cl.Context = queue.context  # kept: Intel's runtime would not keep it usable
@@ -45,8 +46,6 @@ class Stream:
         self.ordinal: int = ordinal
         major, _, minor = queue.device.version.split()[1].partition(".")  # "OpenCL 3.0 PoCL ..."
         self.version: tuple[int, int] = int(major), int(minor)
-        self.capture: Capture | None = None
-        """The capture that the stream takes part in. A capture that has ended counts as none."""
         self.lock: threading.RLock = threading.RLock()
         """Held while several commands are enqueued that belong together."""
         self.latest: object = object()
@@ -75,25 +74,16 @@ class Stream:
         self.flush()  # else another queue may wait for it for ever
         return event
 
-    def wait(self, event: cl.Event) -> None:
-        """Let later work wait for an event."""
-        try:
-            with translated("clEnqueueBarrierWithWaitList"):
-                cl.enqueue_barrier(self.queue, wait_for=[event])
-        finally:
-            self.latest = object()
-
-    def record(self, point: Point | None) -> Event:
-        """Return an event for the present end of the work, or for a point in a capture."""
-        return Event(self, self.mark()) if point is None else Event(self, None, *point)
-
-    def follow(self, event: Event) -> None:
-        """Let later work wait for an event that was recorded outside of captures."""
-        if event.context != self.context:
+    def follow(self, mark: cl.Event) -> None:
+        """Let later work wait for an event of the same context."""
+        if mark.context.int_ptr != self.context:
             detail = "streams of two contexts can't wait for each other; make one with like= the other"
             raise other_context("wait_event", detail)
-        if event.marker is not None:
-            self.wait(event.marker)
+        try:
+            with translated("clEnqueueBarrierWithWaitList"):
+                cl.enqueue_barrier(self.queue, wait_for=[mark])
+        finally:
+            self.latest = object()
 
     def flush(self) -> None:
         """Hand all enqueued work to the device."""
@@ -131,24 +121,6 @@ class Stream:
             sleep(1e-5)
         self._known = (latest, None)
         return True
-
-
-class Event:
-    """A point in a stream's work: a marker or, if the stream was capturing, nodes of that capture."""
-
-    __slots__ = ("capture", "context", "marker", "nodes")
-
-    def __init__(
-        self,
-        stream: Stream,
-        marker: cl.Event | None,
-        capture: Capture | None = None,
-        nodes: frozenset[int] = frozenset(),
-    ) -> None:
-        self.context: int = stream.context
-        self.marker: cl.Event | None = marker
-        self.capture: Capture | None = capture
-        self.nodes: frozenset[int] = nodes
 
 
 def is_complete(event: cl.Event) -> bool:

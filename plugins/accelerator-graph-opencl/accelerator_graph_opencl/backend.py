@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from accelerator_graph.backends import recording as explicit
 from accelerator_graph.backends.base import Availability, Enqueues, RecordsReplays
-from accelerator_graph.backends.recording import Capture, Graph, HasCaptures
+from accelerator_graph.backends.recording import Capture, Graph, HasCaptures, Retired
 from accelerator_graph.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
     from ._commands import Command
     from ._devices import Devices
-    from ._executable import Executable, Retired
-    from ._stream import Event, Stream
+    from ._executable import Executable
+    from ._stream import Stream
 
 
 _WAY_OUT = "Install a runtime, for example PoCL, or correct OCL_ICD_VENDORS"
@@ -74,9 +74,10 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
         """Import pyopencl, and ask OpenCL for its devices."""
         try:
             from ._devices import Devices
-            from ._executable import Retired
+            from ._stream import is_complete
 
-            self._devices, self._retired, self.captures = Devices(), Retired(), Captures(self.name)
+            self._devices, self._retired = Devices(), Retired(is_complete)
+            self.captures = Captures(self.name)
         except Exception as error:
             raise BackendUnavailableError(
                 f"OpenCL can't be initialised: {str(error).rstrip('.')}. {_WAY_OUT}"
@@ -117,23 +118,8 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
 
     def synchronize(self, stream: Stream) -> None:
         """Wait until all work on the queue is done, no matter who enqueued it."""
-        self.captures.check_waiting(stream, "synchronize")
-        stream.synchronize()
+        super().synchronize(stream)
         self._retired.sweep()
-
-    def query(self, stream: Stream) -> bool:
-        """Return True if all work on the queue is done."""
-        self.captures.check_waiting(stream, "query")
-        return stream.query()
-
-    def record_event(self, stream: Stream, *, timed: bool = False) -> Event:
-        """Mark the present end of the stream's work, or of what the stream has recorded."""
-        return stream.record(self.captures.mark(stream))
-
-    def wait_event(self, stream: Stream, event: Event) -> None:
-        """Let later work on the stream wait for the event. An event of a capture takes the stream into it."""
-        if not self.captures.link(stream, event):
-            stream.follow(event)
 
     # ---- work ----------------------------------------------------------------------------------
 
@@ -174,9 +160,14 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
             executable.enqueue(stream)
 
     def destroy_executable(self, executable: Executable) -> None:
-        """Release the command buffer, and the memory that it uses, when all runs are done."""
+        """Release the command buffer, and the memory that it uses, when all runs are done.
+
+        A command buffer keeps neither the memory nor the samplers that are arguments of its kernels.
+        """
         try:
             self._retired.sweep()
-            self._retired.keep(executable)
+            latest = executable.unfinished()
+            if latest is not None:
+                self._retired.keep(latest, (executable.nodes, executable.buffer))
         finally:
             executable.destroy()

@@ -75,8 +75,8 @@ class DestroyRaises(CpuBackend):
 @caught_by("test_destroyed_event_is_still_waited_for")
 class EventsEndTheirWaiting(CpuBackend):
     def destroy_event(self, event: Any) -> None:
-        if event.latch is not None:
-            event.latch.set()
+        if event.mark is not None:
+            event.mark.set()
 
 
 @caught_by("test_executable_outlives_its_graph", "test_each_replay_runs_the_work_once")

@@ -6,8 +6,9 @@ from collections import Counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from accelerator_graph.backends._cpu.graph import Event, Executable, Graph
+from accelerator_graph.backends._cpu.graph import Executable, Graph
 from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.backends.recording import Event
 from kit.planted.without_a_fault import NothingNative, TwoDevices
 
 
@@ -77,7 +78,7 @@ class IgnoresWaitsForAnotherDevice(TwoDevices):
 
     def record_event(self, stream: Any, *, timed: bool = False) -> EventOfADevice:
         event = super().record_event(stream)
-        made = EventOfADevice(event.latch, event.capture, event.nodes)
+        made = EventOfADevice(event.mark, event.capture, event.nodes)
         made.device = self.device_of(stream)
         return made
 

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from accelerator_graph.backends._cpu.graph import Event as CpuEvent
 from accelerator_graph.backends.base import Capability, CaptureStatus
 from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.backends.recording import Event as CpuEvent
 from kit.explicit_runtime import Event, Executable, Explicit, Latch, OneRun, Queue, Recording
 from kit.planted.collection import caught_by
 from kit.planted.without_a_fault import CrossesBorders, MovingEvent, NothingNative, TwoDevices
@@ -250,12 +250,12 @@ class IgnoresEventsOfOtherDevices(TwoDevices):
 
     def record_event(self, stream: Any, *, timed: bool = False) -> Any:
         event = super().record_event(stream)
-        if event.latch is not None:
-            self.recorded_on[event.latch.worker] = self.device_of(stream)
+        if event.mark is not None:
+            self.recorded_on[event.mark.worker] = self.device_of(stream)
         return event
 
     def wait_event(self, stream: Any, event: Any) -> None:
-        latch = event.latch
+        latch = event.mark
         if latch is None or self.recorded_on[latch.worker] == self.device_of(stream):
             super().wait_event(stream, event)
 
@@ -266,7 +266,7 @@ class ForksToOtherDevicesAtOnce(TwoDevices):
 
     def wait_event(self, stream: Any, event: Any) -> None:
         if event.capture is not None and stream.capture is None and self.device_of(stream):
-            event = CpuEvent(capture=event.capture)
+            event = CpuEvent(None, event.capture)
         super().wait_event(stream, event)
 
 

@@ -38,7 +38,7 @@ class WaitsForTheOutsideAtOnce(CpuBackend):
         if stream.capture is None or event.capture is not None:
             super().wait_event(stream, event)
         else:
-            event.latch.wait()
+            event.mark.wait()
 
 
 @caught_by("test_wait_for_an_event_of_an_ended_capture_is_refused")

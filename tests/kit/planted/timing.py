@@ -28,7 +28,7 @@ class DoesNotWaitForEvents(CpuBackend):
 @caught_by("test_event_does_not_wait_for_later_work")
 class WaitsForTheWholeStream(CpuBackend):
     def synchronize_event(self, event: Any) -> None:
-        event.latch.worker.synchronize()
+        event.mark.worker.synchronize()
 
 
 @caught_by("test_elapsed_time_is_in_milliseconds")
@@ -145,8 +145,8 @@ class EventsOfTheFirstRun(CpuBackend):
 
     def elapsed_time(self, start: Any, end: Any) -> float | None:
         passed = super().elapsed_time(start, end)
-        if passed is not None and isinstance(end.latch, Mark):
-            passed = (self.first.setdefault(end.latch, end.latch.time) - start.latch.time) / 1e6
+        if passed is not None and isinstance(end.mark, Mark):
+            passed = (self.first.setdefault(end.mark, end.mark.time) - start.mark.time) / 1e6
         return passed
 
 

@@ -23,8 +23,8 @@ class WaitsOnTheHost(CpuBackend):
     """Has no way to let a stream wait for an event of another one."""
 
     def wait_event(self, stream: Any, event: Any) -> None:
-        if event.latch is not None and stream.capture is None:
-            event.latch.wait()
+        if event.mark is not None and stream.capture is None:
+            event.mark.wait()
         super().wait_event(stream, event)
 
 
