@@ -49,6 +49,7 @@ class Array:
         self.nbytes = nbytes
         self.ptr = int(call(driver.cuMemAlloc, nbytes))
         call(driver.cuMemsetD8, self.ptr, 0, nbytes)
+        call(driver.cuStreamSynchronize, driver.CU_STREAM_LEGACY)  # of which a non-blocking stream does not wait
 
     def __del__(self):
         driver.cuMemFree(self.ptr)
