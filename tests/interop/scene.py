@@ -49,7 +49,7 @@ class Array:
         self.nbytes = nbytes
         self.ptr = int(call(driver.cuMemAlloc, nbytes))
         call(driver.cuMemsetD8, self.ptr, 0, nbytes)
-        call(driver.cuStreamSynchronize, driver.CU_STREAM_LEGACY)  # of which a non-blocking stream does not wait
+        call(driver.cuStreamSynchronize, driver.CU_STREAM_LEGACY)  # non-blocking streams do not wait for it
 
     def __del__(self):
         driver.cuMemFree(self.ptr)
