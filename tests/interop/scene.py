@@ -48,7 +48,10 @@ class Array:
     def __init__(self, nbytes=64):
         self.nbytes = nbytes
         self.ptr = int(call(driver.cuMemAlloc, nbytes))
-        call(driver.cuMemsetD8, self.ptr, 0, nbytes)
+        self.clear()
+
+    def clear(self):
+        call(driver.cuMemsetD8, self.ptr, 0, self.nbytes)
         call(driver.cuStreamSynchronize, driver.CU_STREAM_LEGACY)  # non-blocking streams do not wait for it
 
     def __del__(self):
