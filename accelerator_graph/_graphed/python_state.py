@@ -228,6 +228,8 @@ class PythonState:
         """Return True for objects whose insides may be the state of a user's function."""
         if not _tells(value):
             return False
+        if isinstance(value, dict) and "__builtins__" in value:
+            return False  # a module's variables, of which functions name the ones that they use
         if isinstance(value, (tuple, *_CONTAINERS, partial, MethodType)):
             return True
         if isinstance(value, ModuleType) or self._is_array(value):
@@ -244,7 +246,7 @@ class PythonState:
 def _tells(x: Any) -> bool:
     """Return False if asking for an attribute raises, as that of a proxy outside of its context does."""
     try:
-        for name in ("__class__", "__dict__", "bit_generator"):
+        for name in ("__class__", "__dict__"):
             hasattr(x, name)
     except Exception:
         return False

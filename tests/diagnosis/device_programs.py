@@ -205,6 +205,7 @@ def the_weight_of_a_graph_inside_lies_elsewhere(work):
 
     with ag.Graph(keep_graph=True) as inner:
         copy(y, model.weight)
+    inner.replay()  # beside torch, whether a graph draws random numbers is known from then on
     with ag.Graph() as graph:
         graph.add(inner)
     model.weight = x_of(work)

@@ -34,7 +34,8 @@ def test_a_profilers_trace_is_joined_with_the_lines(tmp_path):
             block(x)
     graph.replay()
     torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    how = {"activities": [torch.profiler.ProfilerActivity.CUDA], "acc_events": True}  # else it warns
+    with torch.profiler.profile(**how) as profile:
         graph.replay()
         torch.cuda.synchronize()
     profile.export_chrome_trace(str(tmp_path / "trace.json"))

@@ -235,9 +235,13 @@ def tensor(*values, offset=0, dtype="f8"):
     data = np.array(values, dtype)
     new = Tensor(memory.take(data.nbytes, offset), data.shape, dtype)
     call(driver.cuCtxSetCurrent, context())
-    call(driver.cuMemcpyHtoD, new.address, data.tobytes(), data.nbytes)
-    call(driver.cuStreamSynchronize, 0)  # the copy of pageable memory may not have arrived
+    fill(new, data)
     return new
+
+
+def fill(x, data):
+    call(driver.cuMemcpyHtoD, x.address, data.tobytes(), data.nbytes)
+    call(driver.cuStreamSynchronize, 0)  # the copy of pageable memory may not have arrived
 
 
 def empty_like(x):

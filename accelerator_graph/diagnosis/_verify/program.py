@@ -343,12 +343,12 @@ class RandomState:
         self._restores: list[Callable[[], object]] = []
         numpy = getattr(sys.modules.get("numpy"), "random", None)
         for each in (random, numpy, *values):
-            bits = getattr(each, "bit_generator", None)
             if each is random or isinstance(each, random.Random):
                 self._restores.append(partial(each.setstate, each.getstate()))
             elif numpy is not None and (each is numpy or isinstance(each, numpy.RandomState)):
                 self._restores.append(partial(each.set_state, each.get_state()))
-            elif bits is not None and hasattr(bits, "state"):
+            elif numpy is not None and isinstance(each, numpy.Generator):
+                bits = each.bit_generator
                 self._restores.append(partial(setattr, bits, "state", bits.state))
         for framework in interop.inspectable(stream.backend):
             own = [value for value in values if framework.takes_generator(value)]
