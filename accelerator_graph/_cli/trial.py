@@ -91,7 +91,7 @@ def outcome_of(backend: str) -> tuple[str, str]:
     """Try a backend; return the outcome and the detail."""
     report(doing="opening the backend")
     try:
-        devices = ag.backends.get(backend).device_count()
+        devices = ag.backends.get(backend).device_count
     except ag.BackendError as error:
         return "unusable", unusable_reason(error, backend)
     except ag.AcceleratorGraphError as error:

@@ -489,8 +489,10 @@ class Runner:
 
     def contents(self, captured: Captured) -> GraphContents:
         """Return what is in the graph, with what was changed in its executable."""
-        contents = captured.backend.nodes(captured.native)
-        changes = None if self.executable is None else self.executable.changes
+        executable = self.executable
+        made = executable is not None and executable.made_of is captured.value
+        contents = captured.backend.nodes(captured.native, executable.native if executable and made else None)
+        changes = None if executable is None else executable.changes
         return contents if changes is None or changes.graph is not captured.native else changes.seen(contents)
 
     def instantiate(self) -> None:

@@ -329,17 +329,17 @@ class Stream:
             raise unsupported(backend, Capability.EXTERNAL_EVENTS)
         if isinstance(given, Event) and given._external:
             self._check_same(given._native.backend, "event")
-            event = given
-        elif given is True:
-            native = backend.external_event(self._native, timed=timing)
-            event = Event._make(backend, native, self._device, timed=timing, captured=False)
-            event._external = True
-        else:
+            self._keep(given)
+            backend.record_external(self._native, given._native.value)
+            return given
+        if given is not True:
             raise TypeError(
                 f"record: external must be True, False or an event of record(external=True), not {given!r}."
             )
+        native = backend.record_external(self._native, timed=timing)
+        event = Event._make(backend, native, self._device, timed=timing, captured=False)
+        event._external = True
         self._keep(event)
-        backend.record_external(self._native, event._native.value)
         return event
 
     def _keep(self, event: Event) -> None:
@@ -369,8 +369,6 @@ class Stream:
             self._check_same(other._native.backend, "event")
             if other._external:
                 self._keep(other)
-                self._backend.wait_external(self._native, other._native.value)
-                return
             try:
                 self._backend.wait_event(self._native, other._native.value)
             except DriverError as error:
@@ -542,7 +540,7 @@ def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Str
 
 
 def _check_device(backend: Backend, device: int) -> None:
-    count = backend.device_count()
+    count = backend.device_count
     if not 0 <= device < count:
         found = f"{count} device{'s' if count != 1 else ''}"
         raise ValueError(f"device {device}: backend {backend.name!r} has {found}, counted from 0.")
@@ -654,12 +652,12 @@ class Event:
             The backend can't answer that.
         """
         native = self._checked("query")
-        return native.backend.query_event(native.value)
+        return native.backend.query(native.value)
 
     def synchronize(self) -> None:
         """Wait until all work before the event is done; other threads go on. Raises like `query`."""
         native = self._checked("synchronize")
-        native.backend.synchronize_event(native.value)
+        native.backend.synchronize(native.value)
 
     def elapsed_time(self, end: Event) -> float:
         """Return the time from this event to a later one, in milliseconds.
@@ -712,6 +710,8 @@ class Event:
                 f"Event.{method}(): the event was recorded in a capture, where nothing runs; record one on "
                 "the stream of a replay."
             )
+        if Capability.TIMING not in self._native.backend.capabilities(self._device):
+            raise unsupported(self._native.backend, Capability.TIMING)
         return self._native
 
 

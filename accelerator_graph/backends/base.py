@@ -10,7 +10,7 @@ A backend is one class in a package of its own, named by an entry point. Two mor
     [project.entry-points."accelerator_graph.demo"]
     myrt = "myrt_graph.demo:MyPlate"  # the guide Write a backend lists its members
 
-The class sets `api_version` and implements the 13 abstract methods below. That is a whole backend. What a
+The class sets `api_version` and implements the 12 abstract methods below. That is a whole backend. What a
 runtime can do beyond it is a capability. A backend has one if it inherits the class in this table, which has
 the methods; `Backend.capabilities` can only take some away, for a device.
 
@@ -57,8 +57,8 @@ destroy again what is already gone. The library ignores a `DriverError` from the
 them in a forked child for objects of the parent, nor at the interpreter's exit.
 
 **Threads.** Unless a method says otherwise, calls may come from any thread, even from one that has never
-touched the device, and several threads may call at once. Only `synchronize`, `TimesEvents.synchronize_event`
-and `ProfilesGraphs.time_nodes` wait for work, and other threads' calls go on meanwhile.
+touched the device, and several threads may call at once. Only `synchronize` and
+`ProfilesGraphs.time_nodes` wait for work, and other threads' calls go on meanwhile.
 
 **Signals.** A signal handler may call any method in the middle of any other, on the same thread and about the
 same objects: a `replay` in the middle of a `replay` of the same executable. So locks have to be re-entrant,
@@ -88,7 +88,7 @@ and stream are destroyed before. A runtime without callbacks can release it in a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Set
+from collections.abc import Set
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -217,10 +217,13 @@ class Backend(Recorder):
     """Automatic choice among third parties takes the highest; ties go to the alphabetically first name. With
     None it never takes this backend: the user has to name it, or to pass a stream of the runtime's own."""
 
-    recording: ClassVar[Literal["stream", "explicit"]] = "stream"
+    recording: ClassVar[Literal["stream", "explicit"]]
     """``"stream"``: the driver captures whatever anyone enqueues on the stream. ``"explicit"``: only work
     enqueued through `accelerator_graph.Stream` is recorded; frameworks are not asked to take part. The module
-    `recording` has what such a backend needs."""
+    `recording` has what such a backend needs, and says so. Every other class says which of the two it is."""
+
+    device_count: int = 1
+    """How many devices there are; their ordinals count from 0. `open` sets it if there are more."""
 
     @classmethod
     @abstractmethod
@@ -230,10 +233,6 @@ class Backend(Recorder):
         A process that has only probed can still be forked, and the child can open the backend and use it.
         If that takes initialising the driver, say that it is usable, and let `open` raise.
         """
-
-    @abstractmethod
-    def device_count(self) -> int:
-        """Return how many devices there are; their ordinals count from 0."""
 
     @abstractmethod
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
@@ -316,15 +315,6 @@ class Backend(Recorder):
         of the end of each capture, where an error means that there will be no graph.
         """
         return None
-
-    def capture_front(self, stream: Any) -> Hashable:
-        """Return something that is another one after each node recorded on the stream. Disturbs nothing.
-
-        Asked at every line while `stacks` are kept. The default counts the nodes; override it where counting
-        takes time, by what the stream's next node will follow.
-        """
-        info = self.capture_info(stream)
-        return None if info is None else info.nodes
 
     def single_executable(self, graph: Any) -> bool:
         """Return True if only one executable of this graph can live at a time. Asked before a second one.

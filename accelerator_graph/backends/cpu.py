@@ -92,10 +92,6 @@ class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, Change
         """Begin without captures. A forked child has none of its parent's."""
         self.captures = CpuCaptures()
 
-    def device_count(self) -> int:
-        """Return 1: all processors are one device."""
-        return 1
-
     # ---- streams -------------------------------------------------------------------------------
 
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Stream:
@@ -115,17 +111,6 @@ class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, Change
         return obj if isinstance(obj, Stream) else None
 
     # ---- capability: timing --------------------------------------------------------------------
-
-    def query_event(self, event: Event) -> bool:
-        """Return True if the work before the event is done. Its failures are left to the stream."""
-        self.captures.check_waiting(event, "query_event")
-        return event.mark is not None and event.mark.worker.has_reached(event.mark)
-
-    def synchronize_event(self, event: Event) -> None:
-        """Wait until the work before the event is done. Its failures are left to the stream."""
-        self.captures.check_waiting(event, "synchronize_event")
-        if event.mark is not None:
-            event.mark.worker.reach(event.mark)
 
     def elapsed_time(self, start: Event, end: Event) -> float | None:
         """Return the milliseconds between two events, by the clock `time.perf_counter_ns`."""
@@ -211,7 +196,7 @@ class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, Change
 
     # ---- looking into a graph ------------------------------------------------------------------
 
-    def nodes(self, graph: Graph) -> GraphContents:
+    def nodes(self, graph: Graph, executable: Executable | None = None) -> GraphContents:
         """List the recorded calls in order, and the dependencies between them."""
         from ._cpu.contents import list_nodes
 

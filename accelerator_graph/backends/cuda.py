@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from ..errors import DriverError
+from ..errors import AcceleratorGraphError, DriverError
 from . import base
 from ._cuda import capture as _capture
 from ._cuda.driver import Driver, Event, Executable, Graph
 from ._cuda.probe import probe
+from ._shared.driver import WITHOUT_TIMING
 from .base import (
     Availability,
     Capability,
@@ -90,23 +91,26 @@ class CudaBackend(
 
     # ---- capability: external events -------------------------------------------------------------
 
-    def external_event(self, stream: Any, *, timed: bool = False) -> Event:
-        """Make an event that marks nothing yet."""
-        driver, place = self.driver, self.driver.place_of(stream)
-        flags = driver.api.CUevent_flags
-        wanted = flags.CU_EVENT_DEFAULT if timed else flags.CU_EVENT_DISABLE_TIMING
-        return Event(driver.within(place, driver.call, "cuEventCreate", wanted), place)
-
-    def record_external(self, stream: Any, event: Event) -> None:
+    def record_external(self, stream: Any, event: Any = None, *, timed: bool = False) -> Event:
         """Record an event; in a capture as a node, for which there is a flag that is permitted only there."""
-        driver = self.driver
+        driver, place = self.driver, self.driver.place_of(stream)
         captured = self.capture_status(stream) is not CaptureStatus.NONE
-        with driver.current(driver.place_of(stream)):
-            driver.call("cuEventRecordWithFlags", event.handle, stream, int(captured))
-            event.capture, event.nodes = _capture.position(driver, stream) if captured else (0, ())
+        with driver.current(place):
+            made = event or Event(driver.call("cuEventCreate", 0 if timed else WITHOUT_TIMING), place)
+            try:
+                driver.call("cuEventRecordWithFlags", made.handle, stream, int(captured))
+            except AcceleratorGraphError:  # after an interrupt, a graph may have it
+                if event is None:
+                    self.destroy_event(made)
+                raise
+            made.capture, made.nodes = _capture.position(driver, stream) if captured else (0, ())
+        return made
 
-    def wait_external(self, stream: Any, event: Event) -> None:
-        """Wait for an event; in a capture by a node, or behind the node that has recorded it there."""
+    def wait_event(self, stream: Any, event: Any) -> None:
+        """Wait; for an external event by a node, in a capture other than the one that has recorded it."""
+        if not isinstance(event, Event):
+            super().wait_event(stream, event)
+            return
         driver = self.driver
         captured = self.capture_status(stream) is not CaptureStatus.NONE
         with driver.current(driver.place_of(stream)):
@@ -116,12 +120,6 @@ class CudaBackend(
                 driver.call("cuStreamWaitEvent", stream, event.handle, int(captured))
 
     # ---- capture ---------------------------------------------------------------------------------
-
-    def capture_front(self, stream: Any) -> tuple[int, ...]:
-        """Return the handles of the nodes that the stream's next one will follow."""
-        driver = self.driver
-        _, nodes = driver.within(driver.place_of(stream), _capture.position, driver, stream)
-        return tuple(map(int, nodes))
 
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the driver itself."""
@@ -155,12 +153,19 @@ class CudaBackend(
 
     # ---- looking into a graph --------------------------------------------------------------------
 
-    def nodes(self, graph: Graph) -> base.GraphContents:
-        """List the nodes, with their parameters, and the dependencies."""
-        from ._cuda.node import list_nodes
+    def nodes(self, graph: Graph, executable: Executable | None = None) -> base.GraphContents:
+        """List the nodes, with their parameters, and the dependencies.
+
+        CUPTI's numbers are known from CUDA 13.1 on; before, there is no asking.
+        """
+        from ._cuda.node import list_nodes, profiler_ids
 
         with self.driver.current(graph.place):
-            return list_nodes(self.driver, graph.handle)
+            nodes, edges = list_nodes(self.driver, graph.handle)
+            ids = profiler_ids(self.driver, graph.handle, executable.handle) if executable else ()
+        if ids:
+            nodes = [node._replace(profiler_id=each) for node, each in zip(nodes, ids, strict=True)]
+        return nodes, edges
 
     def single_executable(self, graph: Graph) -> bool:
         """Return True if the graph has nodes with which the driver allows it one executable at a time."""
@@ -189,13 +194,6 @@ class CudaBackend(
         with self.driver.current(graph.place):
             return parameters(self.driver, graph.handle)
 
-    def profiler_ids(self, graph: Graph, executable: Executable | None) -> Sequence[int]:
-        """Return the ids that CUPTI reports, from CUDA 13.1 on; before, there is no asking."""
-        from ._cuda.node import profiler_ids
-
-        with self.driver.current(graph.place):
-            return profiler_ids(self.driver, graph.handle, executable and executable.handle)
-
     def memory_at(self, graph: Graph, addresses: Sequence[int]) -> Sequence[base.MemoryState | None]:
         """Return what the driver knows of the memory at these addresses; not all host memory is known.
 
@@ -222,6 +220,12 @@ class _CudaCalls(DriverCalls):
     """Calls of the driver for one stream."""
 
     __slots__ = ()
+
+    def front(self) -> tuple[int, ...]:
+        """Return the handles of the nodes that the stream's next one will follow."""
+        driver, stream = self.driver, self._stream
+        _, nodes = driver.within(driver.place_of(stream), _capture.position, driver, stream)
+        return tuple(map(int, nodes))
 
     def launch_function(self, executable: Executable) -> LaunchFunction | None:
         """Return ``cuGraphLaunch``; for a special stream, on condition that the right context is current."""

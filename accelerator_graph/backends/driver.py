@@ -28,7 +28,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from .._interpreter.interruptions import this_thread
 from ..errors import (
@@ -76,9 +76,12 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
     of the binding, and objects with ``__cuda_array_interface__``, for which their pointer is passed.
     """
 
-    __slots__ = ("driver",)
+    __slots__ = ("device_count", "driver")
 
     driver: Driver
+    device_count: int
+
+    recording: ClassVar[Literal["stream", "explicit"]] = "stream"
 
     capture_modes: ClassVar[tuple[CaptureMode, ...]] = CAPTURE_MODES
 
@@ -113,7 +116,8 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         if not reason:
             try:
                 self.driver = self.driver_type(self.name)
-                if self.driver.device_count:
+                self.device_count = self.driver.device_count
+                if self.device_count:
                     return
                 way_out = f", or correct {self.hiding}" if self.hiding else ""
                 reason = f"the {self.library} finds no device. Attach one{way_out}"
@@ -122,10 +126,6 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         raise BackendUnavailableError(
             f"backend {self.name!r} is not available: {reason}.", reasons={self.name: reason}
         ) from cause
-
-    def device_count(self) -> int:
-        """Return how many devices there are."""
-        return self.driver.device_count
 
     # ---- streams ---------------------------------------------------------------------------------
 
@@ -146,8 +146,11 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         return self.driver.device_of(stream)
 
     def synchronize(self, stream: Any) -> None:
-        """Wait until all work on the stream is done."""
+        """Wait until all work on the stream, or before an event, is done."""
         driver = self.driver
+        if isinstance(stream, Handle):
+            driver.within(stream.place, driver.call, driver.names.synchronize_event, stream.handle)
+            return
         place, current = driver.place_of(stream), driver.ask_current()
         if current == int(place):  # without `within`: each capture waits
             driver.wait(stream)
@@ -179,21 +182,13 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         self.driver.destroy(self.driver.names.destroy_event, event)
 
     def query(self, stream: Any) -> bool:
-        """Return True if all work on the stream is done."""
+        """Return True if all work on the stream, or before an event, is done."""
         driver = self.driver
+        if isinstance(stream, Handle):
+            return driver.within(stream.place, driver.is_done, driver.names.query_event, stream.handle)
         return driver.within(driver.place_of(stream), driver.is_done, driver.names.query_stream, stream)
 
     # ---- capability: timing ----------------------------------------------------------------------
-
-    def query_event(self, event: Any) -> bool:
-        """Return True if the work before the event is done."""
-        driver = self.driver
-        return driver.within(event.place, driver.is_done, driver.names.query_event, event.handle)
-
-    def synchronize_event(self, event: Any) -> None:
-        """Wait until the work before the event is done."""
-        driver = self.driver
-        driver.within(event.place, driver.call, driver.names.synchronize_event, event.handle)
 
     def elapsed_time(self, start: Any, end: Any) -> float | None:
         """Return the milliseconds between two events; None if one of them is not done."""
@@ -399,13 +394,11 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
 
     # ---- captures that a framework records -------------------------------------------------------
 
-    def borrow_graph(self, handle: int, stream: Any) -> Graph:
-        """Return a graph that its owner has recorded on this stream."""
-        return Graph(self.driver.graph_type(handle), self.driver.place_of(stream))
-
-    def borrow_executable(self, handle: int, graph: Graph) -> Any:
-        """Return an executable that stays its owner's."""
-        return self.executable_type(self.driver.executable_type(handle), graph.place)
+    def borrow(self, handle: int, made_of: Any) -> Any:
+        """Return a graph or an executable that stays its owner's."""
+        if isinstance(made_of, Graph):
+            return self.executable_type(self.driver.executable_type(handle), made_of.place)
+        return Graph(self.driver.graph_type(handle), self.driver.place_of(made_of))
 
 
 class DriverGraphs(DriverBackend, ReadsGraphs):

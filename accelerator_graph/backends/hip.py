@@ -13,14 +13,16 @@ from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any, ClassVar
 
+from ..errors import AcceleratorGraphError
 from . import base
 from ._hip import capture as _capture
 from ._hip import events as _events
 from ._hip.driver import Driver, Graph
-from ._hip.events import Event
+from ._hip.events import Event, ExternalEvent
 from ._hip.launch import Executable, has_runs, launch_function, launcher, settle
 from ._hip.nodes import one_root
 from ._hip.probe import probe
+from ._shared.driver import WITHOUT_TIMING
 from .base import (
     Availability,
     Capability,
@@ -121,44 +123,47 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
         """Let later work on `stream` wait for the event."""
         driver = self.driver
         device = driver.place_of(stream)
+        if isinstance(event, ExternalEvent):
+            driver.within(device, self._wait_external, stream, event)
+            return
         if event.capture:
             _events.refuse_other_device(driver, device, event)
         driver.within(device, _events.wait, driver, int(stream), event)
 
     # ---- capability: external events -------------------------------------------------------------
 
-    def external_event(self, stream: Any, *, timed: bool = False) -> Event:
-        """Make an event that marks nothing yet."""
-        driver, device = self.driver, self.driver.place_of(stream)
-        flags = driver.api.hipEventDefault if timed else driver.api.hipEventDisableTiming
-        call = driver.call, "hipEventCreateWithFlags"
-        return Event(driver.within(device, *call, int(flags)), device, 0, ())
-
-    def record_external(self, stream: Any, event: Event) -> None:
+    def record_external(self, stream: Any, event: Any = None, *, timed: bool = False) -> ExternalEvent:
         """Record an event; in a capture as a node of its own."""
-        driver = self.driver
-        with driver.current(driver.place_of(stream)):
-            if self.capture_status(stream) is CaptureStatus.NONE:
-                driver.call("hipEventRecord", event.handle, stream)
-                event.capture, event.nodes = 0, ()
-            else:
-                _capture.add(driver, stream, "hipGraphAddEventRecordNode", event.handle)
-                _, event.capture, event.nodes = _events.position(driver, int(stream))
+        driver, device = self.driver, self.driver.place_of(stream)
+        captured = self.capture_status(stream) is not CaptureStatus.NONE
+        with driver.current(device):
+            flags = 0 if timed else WITHOUT_TIMING
+            made = event or ExternalEvent(driver.call("hipEventCreateWithFlags", flags), device, 0, ())
+            try:
+                if captured:
+                    _capture.add(driver, stream, "hipGraphAddEventRecordNode", made.handle)
+                else:
+                    driver.call("hipEventRecord", made.handle, stream)
+            except AcceleratorGraphError:  # after an interrupt, a graph may have it
+                if event is None:
+                    self.destroy_event(made)
+                raise
+            made.capture, made.nodes = _events.position(driver, int(stream))[1:] if captured else (0, ())
+        return made
 
-    def wait_external(self, stream: Any, event: Event) -> None:
+    def _wait_external(self, stream: Any, event: ExternalEvent) -> None:
         """Wait for an event; in a capture by a node, or behind the node that has recorded it there.
 
         There, a node that waits would be a circle for the runtime, which 6.4 follows for ever. The node is
         added to the graph: behind other work, the flag ``hipEventWaitExternal`` crashes at the end.
         """
         driver = self.driver
-        with driver.current(driver.place_of(stream)):
-            if self.capture_status(stream) is CaptureStatus.NONE:
-                driver.call("hipStreamWaitEvent", stream, event.handle, 0)
-            elif event.capture and _events.position(driver, int(stream)).capture == event.capture:
-                _events.wait(driver, int(stream), event)
-            else:
-                _capture.add(driver, stream, "hipGraphAddEventWaitNode", event.handle)
+        if self.capture_status(stream) is CaptureStatus.NONE:
+            driver.call("hipStreamWaitEvent", stream, event.handle, 0)
+        elif event.capture and _events.position(driver, int(stream)).capture == event.capture:
+            _events.wait(driver, int(stream), event)
+        else:
+            _capture.add(driver, stream, "hipGraphAddEventWaitNode", event.handle)
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 
@@ -169,11 +174,6 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
         return super().host_memory(stream, nbytes)
 
     # ---- capture ---------------------------------------------------------------------------------
-
-    def capture_front(self, stream: Any) -> tuple[int, ...]:
-        """Return the handles of the nodes that the stream's next one will follow."""
-        driver: Driver = self.driver
-        return driver.within(driver.place_of(stream), _events.position, driver, int(stream)).nodes
 
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the runtime itself."""
@@ -229,7 +229,7 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
 
     # ---- looking into a graph --------------------------------------------------------------------
 
-    def nodes(self, graph: Graph) -> base.GraphContents:
+    def nodes(self, graph: Graph, executable: Executable | None = None) -> base.GraphContents:
         """List the nodes, with their parameters, and the dependencies."""
         from ._hip.node import list_nodes
 
@@ -286,6 +286,14 @@ class _HipCalls(DriverCalls):
     """Calls of the runtime for one stream."""
 
     __slots__ = ()
+
+    def front(self) -> tuple[int, ...]:
+        """Return the handles of the nodes that the stream's next one will follow."""
+        driver, stream = self.driver, self._stream
+        found: tuple[int, ...] = driver.within(
+            driver.place_of(stream), _events.position, driver, int(stream)
+        ).nodes
+        return found
 
     def launch_function(self, executable: Executable) -> LaunchFunction | None:
         """Return ``hipGraphLaunch``, on condition that the latest run was on the same stream."""

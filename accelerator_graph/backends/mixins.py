@@ -66,52 +66,31 @@ class ExternalEvents(Events, capability=Capability.EXTERNAL_EVENTS):
     """Events cross the border of a capture, so that a graph waits for another one, or for work outside.
 
     Such an event can be recorded again, and moves. Recorded or waited for in a capture, it is a part of the
-    graph: each replay records it anew, or waits for what it marks when the replay is requested. Waited for in
-    the capture that has recorded it last, it orders the nodes of each run. The library keeps the event as
-    long as such a graph.
+    graph: each replay records it anew, or waits for what it marks when the replay is requested; if it marks
+    nothing yet, for nothing. `wait_event` takes such an event as well. Then a capturing stream stays in its
+    own capture, and in no other one, whoever has recorded the event; in the capture that has recorded it
+    last, it orders the nodes of each run. The library keeps the event as long as such a graph.
     """
 
     __slots__ = ()
 
     @abstractmethod
-    def external_event(self, stream: Any, *, timed: bool = False) -> Any:
-        """Make an event of the stream's device that marks nothing yet. The caller owns it (`destroy_event`).
+    def record_external(self, stream: Any, event: Any = None, *, timed: bool = False) -> Any:
+        """Mark the present end of the stream's work; on a capturing stream, in each replay. Return the event.
 
-        `TimesEvents` knows it as well, timed or not.
-        """
-
-    @abstractmethod
-    def record_external(self, stream: Any, event: Any) -> None:
-        """Mark the present end of the stream's work; on a capturing stream, in each replay."""
-
-    @abstractmethod
-    def wait_external(self, stream: Any, event: Any) -> None:
-        """Let later work on the stream wait for the work that the event marks; if it marks none, for nothing.
-
-        A capturing stream stays in its own capture, and in no other one, whoever has recorded the event.
+        None makes a new one, timed or not, of the stream's device. The caller owns it (`destroy_event`).
         """
 
 
 class TimesEvents(Events, capability=Capability.TIMING):
-    """The host can ask events, wait for them, and get the time between two."""
+    """The host can ask events, wait for them, and get the time between two.
+
+    `query` and `synchronize` know events by their type, timed or not, and do for the work before an event
+    what they do for all work on a stream. They may leave failures of that work to the stream; one that they
+    raise is not raised again. The library does not ask about events that were recorded in a capture.
+    """
 
     __slots__ = ()
-
-    @abstractmethod
-    def query_event(self, event: Any) -> bool:
-        """Return True if the work before an event, timed or not, is done, without waiting.
-
-        Not asked about events that were recorded in a capture. Raises like `query`, but may leave failures of
-        the work to that.
-        """
-
-    @abstractmethod
-    def synchronize_event(self, event: Any) -> None:
-        """Wait until the work before the event is done. Raises like `query_event`. Releases the GIL.
-
-        A failure of the work that this raises is not raised again; one that it does not raise stays with the
-        stream.
-        """
 
     @abstractmethod
     def elapsed_time(self, start: Any, end: Any) -> float | None:
@@ -181,8 +160,11 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
     __slots__ = ()
 
     @abstractmethod
-    def nodes(self, graph: Any) -> contract.GraphContents:
-        """List the nodes and the dependencies of a graph, the nodes in the order of recording."""
+    def nodes(self, graph: Any, executable: Any = None) -> contract.GraphContents:
+        """List the nodes and the dependencies of a graph, the nodes in the order of recording.
+
+        With an executable of the graph, nodes have the numbers that the vendor's profiler has for its nodes.
+        """
 
     def parameters(self, graph: Any) -> Sequence[contract.NodeParameters]:
         """Return the parameters of a graph's nodes, in the order of `nodes`. The default knows none."""
@@ -198,14 +180,6 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
         does, for all that is not known. Disturbs no capture in progress.
         """
         return [None] * len(addresses)
-
-    def profiler_ids(self, graph: Any, executable: Any | None) -> Sequence[int]:
-        """Return the numbers by which the vendor's profiler names the nodes, in the order of `nodes`.
-
-        Of an executable of the graph, if it is not None, else of the graph. The default knows none, and
-        returns nothing.
-        """
-        return ()
 
     def dump(self, graph: Any, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing in DOT, for any suffix. Return False if the library has to draw one."""
@@ -316,12 +290,11 @@ class Lends(HasHandles):
     __slots__ = ()
 
     @abstractmethod
-    def borrow_graph(self, handle: int, stream: Any) -> Any:
-        """Wrap the graph with this handle, which was captured on `stream`. It is never destroyed."""
+    def borrow(self, handle: int, made_of: Any) -> Any:
+        """Wrap what has this handle: a graph that was captured on the stream `made_of`, or an executable.
 
-    @abstractmethod
-    def borrow_executable(self, handle: int, graph: Any) -> Any:
-        """Wrap the executable with this handle, which was made of a borrowed graph. It is never destroyed."""
+        An executable was made of the borrowed graph `made_of`. Neither is ever destroyed.
+        """
 
 
 MIXINS: tuple[type[Backend], ...] = (

@@ -26,7 +26,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from operator import call
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -64,16 +64,23 @@ class Stream(ABC):
     ----------
     capture : Capture or None
         The capture that the stream takes part in. One that has ended counts as none.
+    place : object
+        What all streams of a capture have to share: the device, the context. None if any can take part.
     """
 
     __slots__ = ("__weakref__", "capture")
+
+    place: Hashable = None
 
     def __init__(self) -> None:
         self.capture: Capture | None = None
 
     @abstractmethod
     def mark(self) -> Any:
-        """Return something that marks the present end of the stream's work. It may outlive the stream."""
+        """Return something that marks the present end of the stream's work. It may outlive the stream.
+
+        Of a backend that `TimesEvents` it has the methods `synchronize` and `query`, too.
+        """
 
     @abstractmethod
     def follow(self, mark: Any) -> None:
@@ -107,6 +114,15 @@ class Event:
         self.mark: Any = mark
         self.capture: Capture | None = capture
         self.nodes: frozenset[int] = nodes
+
+    def synchronize(self) -> None:
+        """Wait for the work before the mark; of what was recorded in a capture nothing runs."""
+        if self.mark is not None:
+            self.mark.synchronize()
+
+    def query(self) -> bool:
+        """Return True if the work before the mark is done."""
+        return self.mark is not None and bool(self.mark.query())
 
 
 class _Entry(NamedTuple):
@@ -222,6 +238,7 @@ class Captures:
     CAPTURE_INVALIDATED   an earlier call broke the capture
     CAPTURE_ISOLATION     a captured stream was to wait for work outside its capture, or the reverse
     CAPTURE_MERGE         a stream of one capture was to wait for work of another
+    CAPTURE_PLACE         a stream of another device or context was to take part in a capture
     CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
     ====================  =======================================================================
 
@@ -334,7 +351,12 @@ class Captures:
                 raise self.error("wait_event", "CAPTURE_MERGE", "foreign_capture")
             if other.status is CaptureStatus.INVALIDATED:
                 raise self.error("wait_event", "CAPTURE_INVALIDATED", "invalidated")
-            self.check_join(other, stream)
+            if stream.place != other.origin.place:
+                detail = (
+                    "a graph's streams must share one device and one context; make the other stream with "
+                    "like= the captured one"
+                )
+                raise self.error("wait_event", "CAPTURE_PLACE", "other", detail)
             other.join(stream, event.nodes)
             stream.capture = other
             return True
@@ -353,9 +375,6 @@ class Captures:
 
     def check_end(self, capture: Capture) -> None:
         """Raise an error if the capture can't be ended now."""
-
-    def check_join(self, capture: Capture, stream: Any) -> None:
-        """Raise an error if a stream can't take part in a capture: it is of another device, for example."""
 
     def of(self, member: Any) -> Capture | None:
         """Return the capture of a stream or an event, if it has not ended."""
@@ -397,6 +416,8 @@ class Graph:
 class HasCaptures(Events, ReadsGraphs):
     """A backend whose captures are `Captures`, of streams that are each a `Stream`; they become a `Graph`.
 
+    If it `TimesEvents`, it has to write `elapsed_time` alone.
+
     What it records has the attributes `kind` and `name`, which mean what they do in a `GraphNode`.
     """
 
@@ -408,12 +429,12 @@ class HasCaptures(Events, ReadsGraphs):
     """The captures in progress. `open` makes it."""
 
     def synchronize(self, stream: Any) -> None:
-        """Wait until all work on the stream is done. A capturing stream refuses."""
+        """Wait until all work on the stream, or before an `Event`, is done. A capturing stream refuses."""
         self.captures.check_waiting(stream, "synchronize")
         stream.synchronize()
 
     def query(self, stream: Any) -> bool:
-        """Return True if all work on the stream is done. Raises as `synchronize` does."""
+        """Return True if all work on the stream, or before an `Event`, is done. Refuses likewise."""
         self.captures.check_waiting(stream, "query")
         done: bool = stream.query()
         return done
@@ -452,7 +473,7 @@ class HasCaptures(Events, ReadsGraphs):
         """Forget what was recorded. Executables have what they need."""
         graph.nodes = ()
 
-    def nodes(self, graph: Any) -> contract.GraphContents:
+    def nodes(self, graph: Any, executable: Any = None) -> contract.GraphContents:
         """List the recorded work in order, and the dependencies between its pieces."""
         nodes = [
             contract.GraphNode(index, node.work.kind, node.work.name)

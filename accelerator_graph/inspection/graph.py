@@ -45,13 +45,8 @@ def describe(graph: BaseGraph) -> GraphDescription:
 def _with_origins(
     runner: replay.Runner, captured: Captured, nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]
 ) -> list[GraphNode]:
-    """Return the nodes with the stacks that observers have kept, and the profiler's ids."""
-    executable = runner.executable
-    made = executable is not None and executable.made_of is captured.value
-    ids = captured.backend.profiler_ids(captured.native, executable.native if executable and made else None)
+    """Return the nodes with the stacks that observers have kept."""
     found = [*nodes]
-    if ids:
-        found = [node._replace(profiler_id=each) for node, each in zip(nodes, ids, strict=True)]
     kept = next((each for each in runner.observations if hasattr(each, "stack")), None)
     if kept is None or any(edge.source >= edge.target for edge in edges):
         return found

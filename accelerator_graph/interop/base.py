@@ -291,7 +291,7 @@ class FrameworkRecorder(Recorder):
     """Base class of recorders that let a framework record.
 
     The framework owns graphs and executables. What `capture_end` and `instantiate` return has an attribute
-    `native`: the backend's own object, made by `Lends.borrow_graph` or `Lends.borrow_executable`, which the
+    `native`: the backend's own object, made by `Lends.borrow`, which the
     backend never destroys. The library asks for it at each use, and passes it to the backend to count, list
     and measure what was recorded. A graph has one executable at a time: the library destroys the first one
     before it asks for a second.

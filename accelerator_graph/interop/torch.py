@@ -372,7 +372,7 @@ class TorchRecorder(FrameworkRecorder):
                     _end_without_warning(self.torch_graph)
             except RuntimeError as error:
                 raise _driver_error(error, self.backend, "capture_end") from error
-            self.native = self.backend.borrow_graph(self.torch_graph.raw_cuda_graph(), self.stream)
+            self.native = self.backend.borrow(self.torch_graph.raw_cuda_graph(), self.stream)
             _recording.pop(self.device, None)
             return self
         except BaseException:
@@ -436,7 +436,7 @@ class TorchRecorder(FrameworkRecorder):
         try:
             with self.backend.relaxed(self.native):
                 self.torch_graph.instantiate()
-            native = self.backend.borrow_executable(self.torch_graph.raw_cuda_graph_exec(), self.native)
+            native = self.backend.borrow(self.torch_graph.raw_cuda_graph_exec(), self.native)
             self.executable = Executable(native, None if self.generators else True)
             return self.executable
         except BaseException as error:

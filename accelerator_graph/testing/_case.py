@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from typing import Any, ClassVar
@@ -81,6 +81,10 @@ class _WatchedCalls(NativeCalls):
 
     def status_function(self) -> StatusFunction | None:
         found: StatusFunction | None = self._watch(self._calls.status_function)
+        return found
+
+    def front(self) -> Hashable | None:
+        found: Hashable | None = self._watch(self._calls.front)
         return found
 
     def upload(self, executable: Any) -> None:

@@ -201,5 +201,5 @@ def facts_about(backend: Backend, used: Work, seconds: float) -> Iterator[tuple[
 
 def device(backend: Backend, used: Work) -> str:
     """Return the name of the device that was used, and its number."""
-    number, name = f"device 0 of {backend.device_count()}", used.device_name()
+    number, name = f"device 0 of {backend.device_count}", used.device_name()
     return f"{name}, {number}" if name else number

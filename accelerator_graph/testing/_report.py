@@ -116,7 +116,7 @@ def look_first(rows: Sequence[Row]) -> Iterator[str]:
 
 def promises(backend: Backend, rows: Sequence[Row]) -> Iterator[tuple[str, str, str, str]]:
     """Yield for each capability whether the backend has it, and how many of its rules passed."""
-    devices = range(backend.device_count())
+    devices = range(backend.device_count)
     for capability, meaning in PROMISES.items():
         having = [device for device in devices if capability in backend.capabilities(device)]
         promised = "yes" if len(having) == len(devices) else "no"

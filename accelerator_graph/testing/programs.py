@@ -106,7 +106,7 @@ def check_programs(work: Work, examples: int = 100, seed: int = 0) -> None:
         seed = random.SystemRandom().randrange(2**32)
     else:
         seed = _number(SEED, seed, 0)
-    there = work.on(1) if backend.device_count() > 1 else None
+    there = work.on(1) if backend.device_count > 1 else None
     drawn = programs(backend) if there is None else programs(backend, 2, crosses(work, there))
     failures = _Failures(work)
     how = settings(max_examples=examples, database=None, deadline=None, phases=(Phase.generate, Phase.shrink))

@@ -40,11 +40,11 @@ def test_a_minimal_author_reads_one_page() -> None:
 
 
 def test_how_many_methods_there_are() -> None:
-    assert len(Backend.__abstractmethods__) == 13
-    assert len(methods(Backend) - Backend.__abstractmethods__) <= 10
+    assert len(Backend.__abstractmethods__) == 12
+    assert len(methods(Backend) - Backend.__abstractmethods__) <= 9
     assert len(methods(Recorder)) == 7
-    assert len(set().union(*map(methods, MIXINS))) <= 52
-    assert len(methods(NativeCalls)) <= 4
+    assert len(set().union(*map(methods, MIXINS))) <= 44
+    assert len(methods(NativeCalls)) <= 5
 
 
 def test_the_table_says_which_class_is_which_capability() -> None:
@@ -89,6 +89,19 @@ def test_claims_without_the_class_are_refused(claim: str) -> None:
         )
     finally:
         ag.backends.unregister("claims")
+
+
+@pytest.mark.parametrize("recording", [None, "both"])
+def test_a_backend_has_to_say_how_it_records(recording: str | None) -> None:
+    """Nothing else tells that frameworks are not to be asked: their work would run uncaptured, silently."""
+
+    own = {} if recording is None else {"recording": recording}
+    abstract = dict.fromkeys(Backend.__abstractmethods__, lambda *_: None)
+    silent = type("Silent", (Backend,), {"api_version": 1, **abstract, **own})
+    with pytest.raises(
+        BackendContractError, match=f'recording must be "stream" or "explicit", not {recording!r}'
+    ):
+        ag.backends.register("silent", silent)
 
 
 def test_facts_about_a_capture_are_compared_by_value() -> None:

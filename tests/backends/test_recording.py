@@ -22,7 +22,7 @@ pytestmark = require("cpu")
 
 
 class Stream:
-    capture = None
+    capture = place = None
 
 
 @pytest.fixture(name="captures")
@@ -323,3 +323,11 @@ def test_what_a_run_needs_is_kept_until_the_run_is_over() -> None:
         retired.sweep()
         assert {mark for mark, each in alive.items() if each() is not None} == expected
         over.add("second")
+
+
+def test_a_stream_of_another_place_takes_no_part(captures: Captures, streams: list[Stream]) -> None:
+    streams[1].place = "elsewhere"
+    captures.begin(streams[0])
+    with pytest.raises(ag.DriverError, match="CAPTURE_PLACE"):
+        follow(captures, streams[1], streams[0])
+    assert captures.status(streams[1]) is CaptureStatus.NONE

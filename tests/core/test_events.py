@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability, unsupported
+from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cpu import CpuBackend
 
 PATIENCE = 20
@@ -72,8 +72,7 @@ def test_what_is_not_an_event_has_no_time(stream, bad):
 class TwoDevices(CpuBackend):
     __slots__ = ()
 
-    def device_count(self):
-        return 2
+    device_count = 2
 
 
 def test_events_of_different_backends_or_devices_have_no_time_between_them(stream):
@@ -127,11 +126,6 @@ class Untimed(CpuBackend):
     def capabilities(self, device):
         return super().capabilities(device) - {Capability.TIMING}
 
-    def query_event(self, event):
-        raise unsupported(self, Capability.TIMING)
-
-    synchronize_event = query_event
-
 
 def test_a_backend_without_the_capability_says_so():
     ag.backends.register("untimed", Untimed)
@@ -166,7 +160,7 @@ def test_a_callable_can_not_wait_for_an_event_behind_itself(stream):
     events.append(stream.record())
     recorded.set()
     stream.synchronize()
-    assert (refused[0].code_name, refused[0].call) == ("WOULD_DEADLOCK", "synchronize_event")
+    assert (refused[0].code_name, refused[0].call) == ("WOULD_DEADLOCK", "synchronize")
 
 
 def test_a_failure_is_left_to_the_stream(stream):

@@ -8,7 +8,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Frame, Misfit
-from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.backends.cpu import CpuBackend, CpuCalls
 from threads import in_thread
 
 HERE = os.path.abspath(__file__)
@@ -158,7 +158,9 @@ def test_nodes_are_counted_only_when_there_are_more(cell, monkeypatch):
         calls.append(stream)
         return count(self, stream)
 
-    monkeypatch.setattr(CpuBackend, "capture_front", lambda self, stream: count(self, stream).nodes)
+    monkeypatch.setattr(
+        CpuCalls, "front", lambda self: count(self._backend, self._stream).nodes, raising=False
+    )
     monkeypatch.setattr(CpuBackend, "capture_info", counting)
 
     def record(stream):
@@ -206,7 +208,7 @@ def test_a_backend_that_does_not_count(planted):
 
 def test_nodes_in_another_order_have_no_stacks(planted, cell):
     class Backwards(CpuBackend):
-        def nodes(self, graph):
+        def nodes(self, graph, executable=None):
             nodes, edges = super().nodes(graph)
             return nodes, [each._replace(source=each.target, target=each.source) for each in edges]
 

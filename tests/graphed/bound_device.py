@@ -62,7 +62,7 @@ class PatchableDevice(Device):
     interrupted = 0
     """The number of the change, counted from now on, that an interrupt comes behind."""
 
-    def nodes(self, graph):
+    def nodes(self, graph, executable=None):
         listed, edges = super().nodes(graph)
         kernels = [isinstance(each.call[0], Launch) for each in graph.nodes]
         return [

@@ -319,7 +319,7 @@ def test_a_wrong_count_leaves_the_labels_out(planted, graph):
 
 def test_a_wrong_order_leaves_the_labels_out(planted, graph):
     class Turned(CpuBackend):
-        def nodes(self, graph):
+        def nodes(self, graph, executable=None):
             nodes, _ = super().nodes(graph)
             return nodes, [GraphEdge(1, 0)]
 

@@ -592,7 +592,7 @@ def test_a_capture_that_nobody_has_counted_can_be_ended(unit):
     unit.recorder.torch_graph = SimpleNamespace(capture_end=lambda: None, raw_cuda_graph=lambda: 7)
     unit.recorder.stream = "stream"
     assert unit.recorder.capture_end(unit.recorder) is unit.recorder
-    assert unit.recorder.native == "borrow_graph's answer"
+    assert unit.recorder.native == "borrow's answer"
 
 
 def test_a_recorder_is_the_graph_of_its_capture_and_another_one_makes_the_next(torch):
@@ -618,12 +618,12 @@ def test_a_recorder_is_the_graph_of_its_capture_and_another_one_makes_the_next(t
 def test_torch_makes_and_destroys_executables_without_breaking_captures(unit):
     made = unit.recorder.instantiate(unit.recorder)
     assert made is unit.recorder.executable
-    assert (made.native, made.needs_torch) == ("borrow_executable's answer", True)
+    assert (made.native, made.needs_torch) == ("borrow's answer", True)
     unit.recorder.destroy_graph(unit.recorder)
     unit.recorder.destroy_executable(made)
     assert unit.backend.log == [
         *(("relaxed for", "graph"), "instantiate", "as before"),
-        ("borrow_executable", 7, "graph"),
+        ("borrow", 7, "graph"),
         *(("relaxed for", "graph"), "reset", "as before"),
     ]
     assert unit.recorder.pool == (0, 0)

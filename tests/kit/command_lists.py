@@ -140,6 +140,8 @@ class Command(NamedTuple):
 class Stream:
     """A queue, and the capture that it takes part in."""
 
+    place = None
+
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.capture: Capture | None = None
@@ -339,11 +341,9 @@ class CommandLists(HasCaptures, Enqueues, TimesGraphs, UpdatesGraphs):
         return Availability(True)
 
     def open(self) -> None:
+        self.device_count = 2
         self.streams: WeakValueDictionary[int, Stream] = WeakValueDictionary()
         self.captures = Captures(self.name)
-
-    def device_count(self) -> int:
-        return 2
 
     def called(self, call: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call the runtime; its errors become the library's."""
@@ -370,12 +370,17 @@ class CommandLists(HasCaptures, Enqueues, TimesGraphs, UpdatesGraphs):
     def as_stream(self, obj: object) -> Stream | None:
         return self.stream_of(obj) if isinstance(obj, Queue) else None
 
-    def synchronize(self, stream: Stream) -> None:
+    def synchronize(self, stream: Any) -> None:
+        if isinstance(stream, Event):
+            self.synchronize_event(stream)
+            return
         self.captures.check_waiting(stream, "synchronize")
         stream.queue.finish()
         self.report(stream)
 
-    def query(self, stream: Stream) -> bool:
+    def query(self, stream: Any) -> bool:
+        if isinstance(stream, Event):
+            return self.query_event(stream)
         self.captures.check_waiting(stream, "query")
         if not stream.queue.idle():
             return False

@@ -164,9 +164,6 @@ class Explicit(TimesEvents, Enqueues, ReadsGraphs):
     def probe(cls) -> Availability:
         return Availability(True)
 
-    def device_count(self) -> int:
-        return 1
-
     # ---- streams and events --------------------------------------------------------------------
 
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Queue:
@@ -178,11 +175,16 @@ class Explicit(TimesEvents, Enqueues, ReadsGraphs):
     def device_of(self, stream: Queue) -> int:
         return 0
 
-    def synchronize(self, stream: Queue) -> None:
+    def synchronize(self, stream: Any) -> None:
+        if isinstance(stream, Event):
+            self.synchronize_event(stream)
+            return
         self.refuse_recording(stream)
         stream.finish()
 
-    def query(self, stream: Queue) -> bool:
+    def query(self, stream: Any) -> bool:
+        if isinstance(stream, Event):
+            return self.query_event(stream)
         self.refuse_recording(stream)
         return not (stream.waiting or stream.busy)
 
@@ -314,7 +316,7 @@ class Explicit(TimesEvents, Enqueues, ReadsGraphs):
     def destroy_executable(self, executable: Executable) -> None:
         executable.entries = []
 
-    def nodes(self, graph: Any) -> tuple[list[GraphNode], list[GraphEdge]]:
+    def nodes(self, graph: Any, executable: Any = None) -> tuple[list[GraphNode], list[GraphEdge]]:
         nodes = [GraphNode(number, entry.kind) for number, entry in enumerate(graph)]
         edges = [GraphEdge(before, number) for number, entry in enumerate(graph) for before in entry.after]
         return nodes, edges

@@ -20,6 +20,8 @@ class Fake(Backend):
     """A complete backend that notes what is asked of it."""
 
     api_version = BACKEND_API_VERSIONS[-1]
+    recording = "stream"
+    device_count = 2
     usable = True
     reason = ""
     open_error = None
@@ -31,9 +33,6 @@ class Fake(Backend):
     def probe(cls):
         cls.log.append("probe")
         return Availability(cls.usable, cls.reason, {"fake": "1"}, 2)
-
-    def device_count(self):
-        return 2
 
     def open(self):
         self.log.append(f"open {self.name}")

@@ -5,7 +5,7 @@ Here is what a backend answers about itself and about captures, and functions th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -254,6 +254,14 @@ class NativeCalls:
         """Return a function in C that says whether the stream captures.
 
         Called in place of `capture_status` for the events of a diagnosed capture, and ahead of some replays.
+        """
+        return None
+
+    def front(self) -> Hashable | None:
+        """Return something that is another one after each node recorded on the stream; None if unknown.
+
+        Asked at every line while `stacks` are kept, which count the nodes if this has changed: by what the
+        stream's next node will follow, for example. Disturbs nothing.
         """
         return None
 

@@ -75,8 +75,8 @@ class GraphNode(NamedTuple):
     """The calls that recorded it, the innermost first, if the graph observes `stacks`. A description fills
     this in, and the following."""
     profiler_id: int | None = None
-    """The number by which the vendor's profiler names the node, in the executable if there is one; None if
-    there is none, or the vendor does not report."""
+    """The number by which the vendor's profiler names the node in the executable; None if there is none, or
+    the vendor does not report."""
 
 
 class GraphEdge(NamedTuple):

@@ -94,6 +94,18 @@ class Latch:
             with self._lock:
                 pass
 
+    def synchronize(self) -> None:
+        """Wait for the work before it. Its failures are left to the stream."""
+        if not self.is_set and getattr(here, "worker", None) is self.worker:
+            raise _would_deadlock("synchronize")
+        self.worker._wait(self, "synchronize")
+
+    def query(self) -> bool:
+        """Return True if the work before it is done. Its failures are left to the stream."""
+        if not self.is_set and self.worker.deserted:
+            self.worker._wait(self, "query")  # no other thread would do the work before it
+        return self.is_set
+
     def wait_until(self, deadline: float) -> None:
         """Wait until it is set, or `time.monotonic` reaches `deadline`."""
         if self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -155,18 +167,6 @@ class Worker:
             raise _would_deadlock("synchronize")
         self._wait(self.mark(), "synchronize")
         self._raise_failure()
-
-    def has_reached(self, latch: Latch) -> bool:
-        """Return True if the worker has reached one of its latches."""
-        if not latch.is_set and self.deserted:
-            self._wait(latch, "query_event")  # no other thread would do the work before it
-        return latch.is_set
-
-    def reach(self, latch: Latch) -> None:
-        """Wait until the worker has reached one of its latches."""
-        if not latch.is_set and getattr(here, "worker", None) is self:
-            raise _would_deadlock("synchronize_event")
-        self._wait(latch, "synchronize_event")
 
     def finish(self, deadline: float) -> None:
         """Wait until everything has been done or the deadline has passed; report a failure."""

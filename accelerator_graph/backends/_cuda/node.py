@@ -64,7 +64,7 @@ def parameters(driver: Driver, graph: Any) -> list[NodeParameters]:
     return Reader(driver).parameters(graph)
 
 
-def profiler_ids(driver: Driver, graph: Any, executable: Any | None) -> list[int]:
+def profiler_ids(driver: Driver, graph: Any, executable: Any) -> list[int]:
     """Return the ids by which CUPTI knows the nodes; nothing from a driver or a binding before CUDA 13.1.
 
     The upper half of an id is that of the graph, and the lower half the node's own in it. An executable's
@@ -72,8 +72,6 @@ def profiler_ids(driver: Driver, graph: Any, executable: Any | None) -> list[int
     """
     try:
         ids = [int(driver.call("cuGraphNodeGetToolsId", node)) for node in node_handles(driver, graph)]
-        if executable is None:
-            return ids
         upper = int(driver.call("cuGraphExecGetId", executable)) << 32
     except (AttributeError, UnsupportedError):
         return []

@@ -34,6 +34,12 @@ class Event(BaseEvent):
         self.nodes: tuple[int, ...] = nodes
 
 
+class ExternalEvent(Event):
+    """An event that crosses the border of a capture."""
+
+    __slots__ = ()
+
+
 class Position(NamedTuple):
     """Where a stream is in a capture."""
 

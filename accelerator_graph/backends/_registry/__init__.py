@@ -195,7 +195,7 @@ class Instances:
 
 def _unfounded(backend: Backend) -> str:
     """Return the end of a sentence if a backend claims a capability whose class it does not inherit."""
-    for device in range(backend.device_count()):
+    for device in range(backend.device_count):
         wrong = backend.capabilities(device) - backend.inherited
         if wrong:
             listed = ", ".join(sorted(map(repr, map(str, wrong))))
@@ -248,6 +248,12 @@ def problem_of(backend: type[Backend]) -> str:
     wrong = isinstance(priority, bool) or not isinstance(priority, Real) or priority != priority
     if priority is not None and wrong:
         return f"has a wrong priority: priority must be a number or None, not {priority!r}"
+    recording: object = getattr(backend, "recording", None)
+    if recording not in ("stream", "explicit"):
+        return (
+            f'does not say how it records: recording must be "stream" or "explicit", not {recording!r}; '
+            "write it in the class"
+        )
     modules: object = backend.stream_modules
     if (
         isinstance(modules, str)

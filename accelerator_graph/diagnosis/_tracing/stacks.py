@@ -13,7 +13,7 @@ from typing import Any
 
 from ..._core.capture import Capture
 from ..._core.observers import Observer
-from ...backends.base import Capability, Frame
+from ...backends.base import Capability, Frame, NativeCalls
 from ...errors import AcceleratorGraphError, UnsupportedError
 from .observation import Watched, events
 from .places import Place, stack_of, users
@@ -64,6 +64,7 @@ class StackTrace(Watched):
         self._capture: Capture | None = capture
         self._backend = capture.backend
         self._native = capture.native
+        self._calls = capture.backend.native_calls(capture.native) or NativeCalls()
         self._streams = Streams(capture.backend, capture.native)
         self._front: Hashable = None
         self._last: Moment | None = None
@@ -80,7 +81,7 @@ class StackTrace(Watched):
                 "the lines that record them are not known; capture without it.",
                 capability=str(Capability.NODES),
             )
-        self._count, self._front = count, self._backend.capture_front(self._native)
+        self._count, self._front = count, self._calls.front()
         events.begin(self)
 
     # ---- at the interpreter's events, on any thread ------------------------------------------------
@@ -119,8 +120,8 @@ class StackTrace(Watched):
         if self._capture is None:
             return
         with suppress(AcceleratorGraphError):  # a capture that is broken says so at its end
-            front = self._backend.capture_front(self._native)
-            if front == self._front and not self._streams.forked():
+            front = self._calls.front()
+            if front is not None and front == self._front and not self._streams.forked():
                 return
             self._front = front
             count = self._capture.recorded()

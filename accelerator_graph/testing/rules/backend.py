@@ -25,7 +25,7 @@ class BackendRules(Case):
 
     def test_probe_says_that_the_backend_is_usable(self) -> None:
         """`probe` says that the backend is usable where it runs, and agrees with `device_count`."""
-        found, count = type(self.backend).probe(), self.backend.device_count()
+        found, count = type(self.backend).probe(), self.backend.device_count
         assert isinstance(found, Availability)
         assert found.usable, found.reason
         assert all(isinstance(text, str) for pair in found.versions.items() for text in pair), found.versions
@@ -34,12 +34,12 @@ class BackendRules(Case):
 
     def test_capabilities_are_those_that_the_class_inherits(self) -> None:
         """Every device's capabilities are those of the classes that the backend inherits, or some of them."""
-        for device in range(self.backend.device_count()):
+        for device in range(self.backend.device_count):
             assert set(self.backend.capabilities(device)) <= self.backend.inherited <= set(Capability)
 
     def test_streams_are_distinct_and_know_their_device(self) -> None:
         """`create_stream` makes a new stream each time, and `device_of` returns its device."""
-        for device in range(self.backend.device_count()):
+        for device in range(self.backend.device_count):
             first, second = self.backend.create_stream(device), self.backend.create_stream(device)
             try:
                 assert first is not second

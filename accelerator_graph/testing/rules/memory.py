@@ -460,7 +460,7 @@ class PoolRules(Case):
         """A pool belongs to one device: a capture into it on another device is a ValueError."""
         stream, cell, pool = self.stream(), self.cell(), ag.graph_pool_handle()
         first = self.captured(stream, cell, pool=pool)
-        for device in range(1, self.backend.device_count()):
+        for device in range(1, self.backend.device_count):
             other = self.stream(device)
             expect(ValueError, self.graph(other, pool=pool).capture_begin, match="device")
             assert self.status(other) is CaptureStatus.NONE

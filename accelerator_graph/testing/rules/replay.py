@@ -102,7 +102,7 @@ class ReplayRules(Case):
     def test_stream_of_another_device_is_refused(self) -> None:
         """A graph can be replayed only on its own device; a stream of another one is a ValueError."""
         _, cell, graph = self.setup_captured()
-        for device in range(1, self.backend.device_count()):
+        for device in range(1, self.backend.device_count):
             expect(ValueError, graph.replay, self.stream(device), match="device")
             expect(ValueError, graph.bind, self.stream(device), match="device")
         assert self.replayed(graph, cell) == applied(1)

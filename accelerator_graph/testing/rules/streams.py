@@ -63,7 +63,7 @@ class StreamRules(Case):
 
     def test_like_shares_the_device(self) -> None:
         """A device, `like` or else the current stream decides the device; two that differ are an error."""
-        for device in range(self.backend.device_count()):
+        for device in range(self.backend.device_count):
             model = self.stream(device)
             model.synchronize()
             assert (model.backend, model.device) == (self.backend.name, device)
@@ -189,7 +189,7 @@ class StreamRules(Case):
     def test_wrong_arguments_of_a_stream_are_refused(self) -> None:
         """A device out of range is a ValueError; a device or priority of a wrong type is a TypeError."""
         name = self.backend.name
-        for device in (self.backend.device_count(), -1, 10**6):
+        for device in (self.backend.device_count, -1, 10**6):
             expect(ValueError, ag.Stream, device, backend=name, match="device")
         bad: object
         for bad in ("0", 0.0, True):
@@ -235,19 +235,22 @@ class StreamRules(Case):
         assert self.read(cell) == applied(1)
 
     def test_priorities_are_clamped(self) -> None:
-        """Any int is a priority; it is clamped to the range of the device."""
-        cell = self.cell()
+        """Any int is a priority; it is clamped to the range of the device, which stays the same."""
+        cell, last = self.cell(), self.backend.device_count - 1
         for priority in (-1000, -1, 0, 1, 1000):
             stream = self.stream(priority=priority)
             self.enqueue(stream, cell)
             stream.synchronize()
+            there = ag.Stream(last, backend=self.backend.name, priority=priority)
+            assert self.backend.device_of(there.native) == last
+            there.close()
         assert self.read(cell) == applied(5)
 
 
 class DeviceRules(Case):
     """A stream belongs to one device. Whether those of two can wait for each other is up to the runtime."""
 
-    @only_if(lambda backend: backend.device_count() > 1, "has one device here")
+    @only_if(lambda backend: backend.device_count > 1, "has one device here")
     def test_work_runs_on_the_device_of_its_stream(self) -> None:
         """Work on a stream reaches the memory of the device that the stream was made for."""
         for device, there in self._others():
@@ -260,7 +263,7 @@ class DeviceRules(Case):
             assert there.read(cell) == 15, f"device {device}"
 
     @needs(Capability.EVENTS)
-    @only_if(lambda backend: backend.device_count() > 1, "has one device here")
+    @only_if(lambda backend: backend.device_count > 1, "has one device here")
     def test_streams_of_two_devices_keep_the_order_or_refuse(self) -> None:
         """If a stream can wait for one of another device, its later work does wait; else `wait` raises."""
         for device, there in self._others():
@@ -276,7 +279,7 @@ class DeviceRules(Case):
                 assert there.read(elsewhere) == 3, f"device {device}"
 
     @needs(Capability.EVENTS)
-    @only_if(lambda backend: backend.device_count() > 1, "has one device here")
+    @only_if(lambda backend: backend.device_count > 1, "has one device here")
     def test_capture_over_two_devices_keeps_the_order_or_is_refused(self) -> None:
         """A capture over streams of two devices keeps their order in each replay, or raises and is undone."""
         for device, there in self._others():
@@ -301,7 +304,7 @@ class DeviceRules(Case):
             assert there.read(elsewhere) == 7, f"the stream of device {device} is unusable"
 
     @needs(Capability.ENQUEUE)
-    @only_if(lambda backend: backend.device_count() > 1, "has one device here")
+    @only_if(lambda backend: backend.device_count > 1, "has one device here")
     def test_memory_of_another_device_is_used_or_refused_in_the_call(self) -> None:
         """A fill or a copy of another device's memory raises ValueError at once, or is done when it runs."""
         for device, there in self._others():
@@ -325,7 +328,7 @@ class DeviceRules(Case):
 
     def _others(self) -> Iterator[tuple[int, Work]]:
         """Yield the other devices, and the work for each."""
-        for device in range(1, self.backend.device_count()):
+        for device in range(1, self.backend.device_count):
             there = self.used.on(device)
             if there is None:
                 raise SkipTest("the kit has no memory of other devices; override Work.on")
@@ -460,7 +463,7 @@ class HandleRules(Case):
                 assert used.read(cell) == 5
 
     def _others_if_any(self) -> list[tuple[int, Work]]:
-        there = ((device, self.used.on(device)) for device in range(1, self.backend.device_count()))
+        there = ((device, self.used.on(device)) for device in range(1, self.backend.device_count))
         return [(device, used) for device, used in there if used is not None]
 
     def test_cuda_stream_protocol_exists_where_it_is_true(self) -> None:

@@ -124,14 +124,14 @@ class TimingRules(Case):
 
     @needs(Capability.TIMING)
     def test_answers_about_events_have_their_types(self) -> None:
-        """`query_event` answers with a bool, `elapsed_time` with a float, until the event is destroyed."""
+        """`query` of an event returns a bool, `elapsed_time` a float, until the event is destroyed."""
         backend, stream = self.backend, self.stream()
         start, end = (backend.record_event(stream.native, timed=True) for _ in range(2))
-        backend.synchronize_event(end)
-        assert backend.query_event(start) is True
+        backend.synchronize(end)
+        assert backend.query(start) is True
         assert type(backend.elapsed_time(start, end)) is float
         backend.destroy_event(start)
-        assert backend.query_event(end) is True
+        assert backend.query(end) is True
         backend.destroy_event(end)
 
     @needs(Capability.TIMING)

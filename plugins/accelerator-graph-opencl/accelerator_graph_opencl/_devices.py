@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 from weakref import WeakValueDictionary
 
 import pyopencl as cl
@@ -20,7 +21,7 @@ class Devices:
     A runtime that the loader knows by two names lists the same devices twice; they count once.
     """
 
-    __slots__ = ("_contexts", "_extensions", "_lock", "_ordinals", "_streams", "all")
+    __slots__ = ("_context", "_lock", "_ordinals", "_streams", "all")
 
     def __init__(self) -> None:
         self.all: list[cl.Device] = []
@@ -31,18 +32,14 @@ class Devices:
                 if error.code != cl.status_code.DEVICE_NOT_FOUND:
                     raise
         self._ordinals: dict[int, int] = {each.int_ptr: index for index, each in enumerate(self.all)}
-        self._extensions: dict[int, Extension | None] = {}
-        self._contexts: dict[int, cl.Context] = {}
+        self._context = cache(lambda ordinal: cl.Context([self.all[ordinal]]))
         self._streams: WeakValueDictionary[int, Stream] = WeakValueDictionary()
         self._lock = threading.RLock()
 
     def create_stream(self, ordinal: int, like: Stream | None) -> Stream:
         """Make a queue, in the context of `like` or else in the device's own."""
-        with translated("clCreateCommandQueueWithProperties"):
-            with self._lock:
-                if like is None and ordinal not in self._contexts:
-                    self._contexts[ordinal] = cl.Context([self.all[ordinal]])
-            context = self._contexts[ordinal] if like is None else like.opencl_context
+        with translated("clCreateCommandQueueWithProperties"), self._lock:
+            context = self._context(ordinal) if like is None else like.opencl_context
             return self._stream(cl.CommandQueue(context, self.all[ordinal]), ordinal)
 
     def as_stream(self, obj: object) -> Stream | None:
@@ -71,12 +68,10 @@ class Devices:
             raise ValueError("the queue's device is a sub-device; pass a queue of the whole device.")
         return self._stream(obj, ordinal)
 
+    @cache  # noqa: B019 (as long as the process)
     def extension(self, ordinal: int) -> Extension | None:
         """Return a device's command buffers; None if it has none."""
-        with self._lock:
-            if ordinal not in self._extensions:
-                self._extensions[ordinal] = extension_of(self.all[ordinal])
-            return self._extensions[ordinal]
+        return extension_of(self.all[ordinal])
 
     def _stream(self, queue: cl.CommandQueue, ordinal: int) -> Stream:
         """Return the stream of a queue. As long as it lives, no other queue has the same handle."""

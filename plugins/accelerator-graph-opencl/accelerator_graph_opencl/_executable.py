@@ -14,8 +14,6 @@ from ._driver import failure, other_context, release_event
 from ._stream import Stream
 
 if TYPE_CHECKING:
-    import pyopencl as cl
-
     from ._extension import Extension
 
 _INVALID_OPERATION = -59
@@ -30,13 +28,13 @@ class Executable:
         None if there can't be one: a run enqueues the commands again.
     """
 
-    __slots__ = ("_context", "_runs", "buffer", "nodes")
+    __slots__ = ("_context", "buffer", "nodes", "runs")
 
     def __init__(self, graph: Graph, extension: Extension | None) -> None:
         self.nodes: Sequence[Recorded] = graph.nodes
         self._context = graph.origin.context
         self.buffer = _recorded(graph, extension) if extension and graph.nodes else None
-        self._runs = Runs()
+        self.runs = Runs()
 
     def enqueue(self, stream: Stream) -> None:
         """Run once more on a stream, after the previous run."""
@@ -46,19 +44,14 @@ class Executable:
         with stream.lock:  # else the commands of another thread may come between those of one run
             try:
                 buffer = self.buffer if self.buffer and self.buffer.accepts(stream) else None
-                self._runs.enqueue(_Run(stream, self.nodes, buffer))
+                self.runs.enqueue(_Run(stream, self.nodes, buffer))
             finally:
                 stream.latest = object()
         stream.flush()
 
-    def unfinished(self) -> cl.Event | None:
-        """Return a marker behind the latest run; None if all runs are done."""
-        latest = self._runs.latest
-        return None if latest is None else latest.stream.unfinished()
-
     def destroy(self) -> None:
         """Forget what to run."""
-        self.nodes, self.buffer, self._runs = (), None, Runs()
+        self.nodes, self.buffer, self.runs = (), None, Runs()
 
 
 class _Run(Run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ class Stream(ExplicitStream):
 
     __slots__ = (
         "_known", "context", "handle", "latest", "lock", "opencl_context",
-        "ordinal", "properties", "queue", "version",
+        "ordinal", "place", "properties", "queue", "version",
     )  # fmt: skip
 
     def __init__(self, queue: cl.CommandQueue, ordinal: int) -> None:
@@ -44,6 +45,7 @@ class Stream(ExplicitStream):
         self.context: int = self.opencl_context.int_ptr
         self.properties: int = int(queue.properties)
         self.ordinal: int = ordinal
+        self.place: Hashable = (self.context, ordinal)
         major, _, minor = queue.device.version.split()[1].partition(".")  # "OpenCL 3.0 PoCL ..."
         self.version: tuple[int, int] = int(major), int(minor)
         self.lock: threading.RLock = threading.RLock()

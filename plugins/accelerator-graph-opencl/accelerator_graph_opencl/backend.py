@@ -6,9 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from accelerator_graph.backends import recording as explicit
 from accelerator_graph.backends.base import Availability, Enqueues, RecordsReplays
-from accelerator_graph.backends.recording import Capture, Graph, HasCaptures, Retired
+from accelerator_graph.backends.recording import Captures, Graph, HasCaptures, Retired
 from accelerator_graph.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
@@ -21,22 +20,6 @@ if TYPE_CHECKING:
 _WAY_OUT = "Install a runtime, for example PoCL, or correct OCL_ICD_VENDORS"
 
 
-class Captures(explicit.Captures):
-    """All captures in progress. Nothing that is refused breaks one: the capture goes on."""
-
-    __slots__ = ()
-
-    def check_join(self, capture: Capture, stream: Any) -> None:
-        """Raise an error for a stream of another device or context."""
-        origin = capture.origin
-        if (stream.context, stream.ordinal) != (origin.context, origin.ordinal):
-            raise self.error(
-                *("wait_event", "CL_INVALID_CONTEXT", "other"),
-                "a graph's streams must share one device and one context; make the other stream with "
-                "like= the captured one",
-            )
-
-
 class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
     """In-order queues of OpenCL as streams, and command buffers as executables.
 
@@ -44,16 +27,15 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
     `pyopencl.Kernel`; `fill` and `copy` take a `pyopencl.Buffer`, or an array in one.
 
     Errors have OpenCL's numeric codes and names. Refusals of this backend have no codes, but the names that
-    `recording.Captures` lists, and CL_INVALID_CONTEXT for streams of several contexts or devices.
+    `recording.Captures` lists, and CL_INVALID_CONTEXT for streams of several contexts.
     """
 
-    __slots__ = ("_devices", "_retired", "captures")
+    __slots__ = ("_devices", "_retired", "captures", "device_count")
 
     api_version: ClassVar[int] = 1
     priority: ClassVar[int | None] = None
     stream_modules: ClassVar[frozenset[str]] = frozenset({"pyopencl", "accelerator_graph_opencl"})
 
-    captures: Captures
     _devices: Devices
     _retired: Retired
 
@@ -78,16 +60,13 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
 
             self._devices, self._retired = Devices(), Retired(is_complete)
             self.captures = Captures(self.name)
+            self.device_count = len(self._devices.all)
         except Exception as error:
             raise BackendUnavailableError(
                 f"OpenCL can't be initialised: {str(error).rstrip('.')}. {_WAY_OUT}"
             ) from error
-        if not self._devices.all:
+        if not self.device_count:
             raise BackendUnavailableError(f"OpenCL finds no device. {_WAY_OUT}")
-
-    def device_count(self) -> int:
-        """Return how many devices all platforms have together."""
-        return len(self._devices.all)
 
     def command_buffer_version(self, device: int) -> tuple[int, int, int] | None:
         """Return the version of a device's command buffers; None if commands are enqueued again instead."""
@@ -166,8 +145,9 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
         """
         try:
             self._retired.sweep()
-            latest = executable.unfinished()
-            if latest is not None:
-                self._retired.keep(latest, (executable.nodes, executable.buffer))
+            run = executable.runs.latest
+            mark = run and run.stream.unfinished()
+            if mark is not None:
+                self._retired.keep(mark, (executable.nodes, executable.buffer))
         finally:
             executable.destroy()

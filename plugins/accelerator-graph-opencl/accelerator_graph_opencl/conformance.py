@@ -107,7 +107,4 @@ class Place:
         return perf_counter() - begin
 
 
-@cache
-def place_of(device: int) -> Place:
-    """Return the place of a device."""
-    return Place(device)
+place_of = cache(Place)

@@ -24,7 +24,7 @@ def test_the_installed_package_is_tested(lane: str) -> None:
 
 def test_the_lane_has_the_command_buffers_that_it_is_for(lane: str) -> None:
     backend = ag.backends.get("opencl")
-    devices = range(backend.device_count())
+    devices = range(backend.device_count)
     assert {backend.command_buffer_version(each) for each in devices} == VERSIONS[lane]  # type: ignore[attr-defined]
 
 
@@ -69,11 +69,11 @@ def test_a_machine_without_a_runtime_is_told_what_to_do(tmp_path: os.PathLike[st
 
 def test_every_device_is_one_of_opencls() -> None:
     devices = {device for platform in cl.get_platforms() for device in platform.get_devices()}
-    assert ag.backends.get("opencl").device_count() == len(devices)
+    assert ag.backends.get("opencl").device_count == len(devices)
     assert OpenclBackend.priority is None
 
 
 def test_a_runtime_that_is_listed_twice_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     platforms = cl.get_platforms()
     monkeypatch.setattr(cl, "get_platforms", lambda: platforms * 2)
-    assert len(Devices().all) == ag.backends.get("opencl").device_count()
+    assert len(Devices().all) == ag.backends.get("opencl").device_count

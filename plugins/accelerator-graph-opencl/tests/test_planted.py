@@ -14,12 +14,11 @@ from accelerator_graph_opencl._command_buffer import CommandBuffer
 from accelerator_graph_opencl._devices import Devices
 from accelerator_graph_opencl._executable import Executable
 from accelerator_graph_opencl._stream import Stream
-from accelerator_graph_opencl.backend import Captures
 from accelerator_graph_opencl.conformance import OpenclWork
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import CaptureStatus
-from accelerator_graph.backends.recording import Capture, Event, Runs
+from accelerator_graph.backends.recording import Capture, Captures, Event, Runs
 from accelerator_graph.testing import BackendConformance, Work
 from conftest import Place
 
@@ -52,7 +51,7 @@ def no_buffers(plant: Plant) -> Plant:
 
 def forgetting_the_last_stream(enqueue: Any) -> Any:
     def wrong(self: Executable, stream: Stream) -> None:
-        self._runs = Runs()
+        self.runs = Runs()
         enqueue(self, stream)
 
     return wrong

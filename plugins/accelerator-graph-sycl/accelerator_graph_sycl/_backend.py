@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ctypes import byref
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import WeakSet
 
 from accelerator_graph.backends.base import (
@@ -44,10 +44,11 @@ class SyclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
     package refuses itself has no number and the name REFUSED.
     """
 
-    __slots__ = ("_captures", "_contexts", "_devices", "_dpctl", "_executables", "_library")
+    __slots__ = ("_captures", "_contexts", "_devices", "_dpctl", "_executables", "_library", "device_count")
 
     api_version: ClassVar[int] = 1
     priority: ClassVar[int | None] = None
+    recording: ClassVar[Literal["stream", "explicit"]] = "stream"
     stream_modules: ClassVar[frozenset[str]] = frozenset({"dpctl"})
 
     # ---- being there ---------------------------------------------------------------------------
@@ -83,14 +84,11 @@ class SyclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
                 "install intel-opencl-rt, and set OCL_ICD_FILENAMES to the path of its libintelocl.so"
             )
         self._devices = {device: ordinal for ordinal, device in enumerate(found)}
+        self.device_count = len(found)
         self._contexts: dict[Any, int] = {}
         self._captures = Captures(self._library)
         self._executables: WeakSet[Executable] = WeakSet()
         atexit.register(wait_for_runs, self._library, self._executables, os.getpid())
-
-    def device_count(self) -> int:
-        """Return how many devices support graphs, in the order of `dpctl.get_devices`."""
-        return len(self._devices)
 
     # ---- streams -------------------------------------------------------------------------------
 
@@ -276,7 +274,7 @@ class SyclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
 
     # ---- looking into a graph ------------------------------------------------------------------
 
-    def nodes(self, graph: Handle) -> tuple[list[GraphNode], list[GraphEdge]]:
+    def nodes(self, graph: Handle, executable: Any = None) -> tuple[list[GraphNode], list[GraphEdge]]:
         """List the nodes in the order of recording, and their dependencies. Names are only in `dump`."""
         return contents.list_nodes(self._library, graph)
 

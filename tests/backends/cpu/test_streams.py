@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("time_limit")
 def test_what_it_says_of_itself(backend, stream):
     assert CpuBackend.api_version == BACKEND_API_VERSIONS[-1]
     assert CpuBackend.probe().usable
-    assert backend.device_count() == CpuBackend.probe().devices == 1
+    assert backend.device_count == CpuBackend.probe().devices == 1
     assert backend.device_of(stream) == 0
     assert set(backend.capture_modes) == set(MODES)
     assert backend.capture_modes[0] == "thread_local"

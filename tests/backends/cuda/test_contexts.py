@@ -44,7 +44,7 @@ def test_a_thread_without_a_context_stays_without(backend, stream, block, tmp_pa
 
 def test_a_callers_contexts_are_left_as_they_were(backend, stream, block, tmp_path):
     def work():
-        below = primary_context(backend.device_count() - 1)
+        below = primary_context(backend.device_count - 1)
         call(driver.cuCtxPushCurrent, below)
         above = new_context()  # current from now on
         try:
@@ -84,11 +84,11 @@ def test_a_foreign_stream_keeps_its_own_context(backend, stream, tmp_path):
 
 
 def test_every_device(backend):
-    if backend.device_count() < 2:
+    if backend.device_count < 2:
         pytest.skip("there is one device only")
 
     def work():
-        for device in reversed(range(backend.device_count())):
+        for device in reversed(range(backend.device_count)):
             stream = backend.create_stream(device)
             block = Block(context=primary_context(device))
             assert backend.device_of(stream) == device

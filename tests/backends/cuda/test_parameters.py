@@ -98,7 +98,7 @@ def test_fills_copies_allocations_and_graphs_inside(backend, stream, block, othe
         plain = captured(backend, stream, lambda: backend.fill(stream, block.pointer + 32, 1, 8))
         handle = call(driver.cuGraphCreate, 0)
         call(driver.cuGraphAddChildGraphNode, handle, [], 0, plain.handle)
-    outer = backend.borrow_graph(int(handle), stream)
+    outer = backend.borrow(int(handle), stream)
     assert addresses(backend, outer) == addresses(backend, plain) == {block.pointer + 32}
     (fill,), edges = backend.nodes(plain)
     (child,), _ = backend.nodes(outer)

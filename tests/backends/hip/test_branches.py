@@ -210,8 +210,8 @@ def test_somebody_elses_graph_and_executable(backend, stream, block):
     backend.fill(stream, block, 6, None)
     code, handle = bare_end(int(stream))
     assert code == 0
-    graph = backend.borrow_graph(handle, stream)
-    executable = backend.borrow_executable(made("hipGraphInstantiateWithFlags", handle, c_uint64(1)), graph)
+    graph = backend.borrow(handle, stream)
+    executable = backend.borrow(made("hipGraphInstantiateWithFlags", handle, c_uint64(1)), graph)
     assert len(backend.nodes(graph)[0]) == 1
     assert (graph.place, executable.place) == (0, 0)
     backend.replay(executable, stream)

@@ -17,7 +17,7 @@ WITH_TWO = "SOFTWARE_HSA_DEVICES"
 
 def test_on_two_devices(backend, runtime, request):
     """What follows, in a process of its own that has two devices."""
-    if backend.device_count() > 1:
+    if backend.device_count > 1:
         pytest.skip("there are two devices here, too")
     code = f"import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', {__file__!r}]))"
     status, printed, complaint = child(code, **{WITH_TWO: "2"})
@@ -30,7 +30,7 @@ def test_on_two_devices(backend, runtime, request):
 @pytest.fixture
 def two(backend):
     """A stream and a block on each of two devices; the first is current."""
-    if backend.device_count() < 2:
+    if backend.device_count < 2:
         pytest.skip("it needs two devices")
     with current(0):
         streams = [backend.create_stream(device) for device in range(2)]

@@ -376,14 +376,14 @@ class RuntimesQueuesAreOnDeviceZero(CommandLists):
 
 @caught_by("test_kinds_tell_fills_and_copies_from_other_work", work=ListsWork)
 class EveryNodeIsAKernel(CommandLists):
-    def nodes(self, graph: Graph) -> GraphContents:
+    def nodes(self, graph: Graph, executable: Any = None) -> GraphContents:
         nodes, edges = super().nodes(graph)
         return [node._replace(kind="kernel") for node in nodes], edges
 
 
 @caught_by("test_nodes_have_the_names_of_their_kernels", work=ListsWork)
 class KernelsHaveNoNames(CommandLists):
-    def nodes(self, graph: Graph) -> GraphContents:
+    def nodes(self, graph: Graph, executable: Any = None) -> GraphContents:
         nodes, edges = super().nodes(graph)
         return [node._replace(name="") for node in nodes], edges
 

@@ -239,7 +239,7 @@ class RunsEndWithTheirStream(Explicit):
 
 @caught_by("test_borrowed_objects_stay_their_owners")
 class BorrowersDestroy(EveryCapability):
-    def borrow_executable(self, handle: int, graph: Any) -> Any:
+    def borrow(self, handle: int, made_of: Any) -> Any:
         theirs = self.objects[handle]
         borrowed = Borrowed(Graph(()))
         borrowed._plan, borrowed._runs, borrowed.theirs = theirs._plan, theirs._runs, theirs

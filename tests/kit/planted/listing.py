@@ -14,7 +14,7 @@ from accelerator_graph.backends.base import (
     GraphEdge,
     word,
 )
-from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.backends.cpu import CpuBackend, CpuCalls
 from accelerator_graph.inspection.drawing import to_dot
 from kit.explicit_runtime import Explicit
 from kit.planted.collection import caught_by
@@ -36,7 +36,7 @@ class CountsWrongly(CpuBackend):
 
 @caught_by("test_nodes_of_a_line", "test_nodes_of_a_fork_and_join")
 class HasNoEdges(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         return super().nodes(graph)[0], []
 
 
@@ -72,28 +72,28 @@ class CountsNoNodes(CpuBackend):
 
 @caught_by("test_nodes_of_a_line")
 class NodesCountFromOne(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         nodes, edges = super().nodes(graph)
         return [node._replace(id=node.id + 1) for node in nodes], edges
 
 
 @caught_by("test_dependencies_point_to_later_work", "test_nodes_after_an_event")
 class EdgesPointBackwards(Explicit):
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         nodes, edges = super().nodes(graph)
         return nodes, [GraphEdge(edge.target, edge.source) for edge in edges]
 
 
 @caught_by("test_nodes_of_a_line")
 class EdgesAreListedTwice(Explicit):
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         nodes, edges = super().nodes(graph)
         return nodes, edges * 2
 
 
 @caught_by("test_nodes_of_a_line")
 class KindsInCapitals(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         nodes, edges = super().nodes(graph)
         return [node._replace(kind=node.kind.upper()) for node in nodes], edges
 
@@ -117,14 +117,14 @@ class DumpsTheLatestGraph(Explicit):
 
 @caught_by("test_parameters_of_fills_and_copies")
 class TellsWrongSizes(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         nodes, edges = super().nodes(graph)
         return [node._replace(nbytes=node.nbytes and 2 * node.nbytes) for node in nodes], edges
 
 
 @caught_by("test_parameters_of_fills_and_copies")
 class MixesUpSourceAndTarget(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         nodes, edges = super().nodes(graph)
         return [node._replace(source=node.target, target=node.source) for node in nodes], edges
 
@@ -158,7 +158,7 @@ class NeverCountsMeanwhile(CpuBackend):
 class SortsByDepth(CpuBackend):
     """As AMD's runtime does."""
 
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         nodes, edges = super().nodes(graph)
         depths = [0] * len(nodes)
         for edge in sorted(edges, key=lambda edge: edge.target):
@@ -171,7 +171,7 @@ class SortsByDepth(CpuBackend):
 
 @caught_by("test_nodes_come_after_those_they_depend_on", "test_labels_name_the_nodes_recorded_inside")
 class ListsTheLatestFirst(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         nodes, edges = super().nodes(graph)
         last = len(nodes) - 1
         turned = [node._replace(id=last - node.id) for node in reversed(nodes)]
@@ -284,7 +284,7 @@ class AllocatesHostMemoryInCaptures(CpuBackend):
 
 
 class _Inside(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         nodes, edges = super().nodes(graph)
         return [node._replace(bodies=tuple(map(self.spoiled, node.bodies))) for node in nodes], edges
 
@@ -318,19 +318,27 @@ class TellsNoSizesAmongParameters(CpuBackend):
 
 @caught_by("test_calls_about_other_objects_disturb_no_capture")
 class ListingBreaksCaptures(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
         for capture in self.captures._open:
             capture.status = CaptureStatus.INVALIDATED
         return super().nodes(graph)
 
 
-@caught_by("test_capture_front_moves_with_each_node")
+@caught_by("test_front_moves_with_each_node")
 class FrontStandsStill(CpuBackend):
-    def capture_front(self, stream: Any) -> int:
+    def native_calls(self, stream: Any) -> Any:
+        return StandsStill(self, stream)
+
+
+class StandsStill(CpuCalls):
+    __slots__ = ()
+
+    def front(self) -> int:
         return 1
 
 
 @caught_by("test_profilers_ids_are_as_many_as_the_nodes")
 class OneIdForAllNodes(CpuBackend):
-    def profiler_ids(self, graph: Any, executable: Any | None) -> list[int]:
-        return [1 for _ in self.nodes(graph)[0]]
+    def nodes(self, graph: Any, executable: Any = None) -> Any:
+        nodes, edges = super().nodes(graph)
+        return [node._replace(profiler_id=1) for node in nodes], edges

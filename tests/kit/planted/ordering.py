@@ -362,10 +362,11 @@ class WaitsForWhatTheCaptureSaw(CrossesBorders):
 
 @caught_by("test_external_event_recorded_in_a_graph_orders_what_is_outside")
 class WaitsForARecordToCome(CrossesBorders):
-    def external_event(self, stream: Any, *, timed: bool = False) -> MovingEvent:
-        event = super().external_event(stream)
-        event.done = threading.Event()
-        return event
+    def record_external(self, stream: Any, event: Any = None, *, timed: bool = False) -> MovingEvent:
+        if event is None:
+            event = MovingEvent()
+            event.done = threading.Event()
+        return super().record_external(stream, event)
 
 
 @caught_by("test_external_events_join_no_captures")

@@ -62,7 +62,7 @@ class ExplicitForgetsTheFormerWork(Explicit, UpdatesGraphs):
 
 @caught_by("test_what_can_be_changed_is_reported")
 class TellsThatNothingCanBeChanged(CpuBackend):
-    def nodes(self, graph: Any) -> GraphContents:
+    def nodes(self, graph: Any, executable: Any = None) -> GraphContents:
         nodes, edges = super().nodes(graph)
         return [node._replace(settable=()) for node in nodes], edges
 

@@ -43,6 +43,8 @@ class NothingNative(CpuBackend):
 class TwoDevices(CpuBackend):
     """No bug. Work finds its device in `running_on.device`."""
 
+    device_count = 2
+
     def open(self) -> None:
         super().open()
         self.devices: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
@@ -50,9 +52,6 @@ class TwoDevices(CpuBackend):
     @classmethod
     def probe(cls) -> Availability:
         return Availability(usable=True)
-
-    def device_count(self) -> int:
-        return 2
 
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
         stream = super().create_stream(device, like=like, priority=priority)
@@ -116,6 +115,8 @@ class ReportsFailures(Explicit):
         return done
 
     def report(self, stream: Any) -> None:
+        if not isinstance(stream, ReportingQueue):
+            return
         failure, stream.failure = stream.failure, None
         if failure is not None:
             raise DriverError("work has failed.") from failure
@@ -200,11 +201,9 @@ class EveryCapability(CpuBackend, ProfilesGraphs, Lends):
     def number_of(self, status: CaptureStatus) -> int:
         return list(CaptureStatus).index(status)
 
-    def borrow_graph(self, handle: int, stream: Any) -> Any:
-        return Graph(self.objects[handle].nodes)
-
-    def borrow_executable(self, handle: int, graph: Any) -> Any:
-        return self.objects[handle]
+    def borrow(self, handle: int, made_of: Any) -> Any:
+        found = self.objects[handle]
+        return found if isinstance(made_of, Graph) else Graph(found.nodes)
 
 
 class MovingEvent:
@@ -237,15 +236,20 @@ class Crossing:
 class CrossesBorders(NothingNative, ExternalEvents):
     """No bug either: has external events."""
 
-    def external_event(self, stream: Any, *, timed: bool = False) -> MovingEvent:
-        return MovingEvent()
-
-    def record_external(self, stream: Any, event: MovingEvent) -> None:
+    def record_external(self, stream: Any, event: Any = None, *, timed: bool = False) -> MovingEvent:
+        event = event or MovingEvent()
         if self.add(stream, "event_record", event):
             event.capture, event.nodes = self.captures.mark(stream)  # type: ignore[misc]
         else:
             event.done, event.capture = threading.Event(), None
             stream.worker.submit(event.done.set)
+        return event
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if isinstance(event, MovingEvent):
+            self.wait_external(stream, event)
+        else:
+            super().wait_event(stream, event)
 
     def wait_external(self, stream: Any, event: MovingEvent) -> None:
         if event.capture is not None and event.capture is stream.capture:

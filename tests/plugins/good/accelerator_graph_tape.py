@@ -76,9 +76,6 @@ class TapeBackend(Enqueues, ReadsGraphs):
     def probe(cls) -> Availability:
         return Availability(True, versions={"tape": "1.2"}, devices=1)
 
-    def device_count(self) -> int:
-        return 1
-
     # ---- streams: work is done when `enqueue` returns, so there is nothing to wait for ----------
 
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> TapeStream:
@@ -150,7 +147,7 @@ class TapeBackend(Enqueues, ReadsGraphs):
 
     def destroy_executable(self, executable: list[Entry]) -> None: ...
 
-    def nodes(self, graph: list[Entry]) -> tuple[list[GraphNode], list[GraphEdge]]:
+    def nodes(self, graph: list[Entry], executable: Any = None) -> tuple[list[GraphNode], list[GraphEdge]]:
         nodes = [GraphNode(id, entry.kind, entry.name) for id, entry in enumerate(graph)]
         return nodes, [GraphEdge(id - 1, id) for id in range(1, len(graph))]
 
