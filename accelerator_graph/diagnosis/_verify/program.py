@@ -304,8 +304,8 @@ class RecordedProgram(Program):
 
 
 def is_module(x: Any) -> bool:
-    """Return True for a torch module."""
-    return not isinstance(x, type) and hasattr(x, "named_parameters") and hasattr(x, "named_buffers")
+    """Return True for a torch module. Only its type is asked: an attribute of an object may raise."""
+    return hasattr(type(x), "named_parameters") and hasattr(type(x), "named_buffers")
 
 
 def arrays_in_state(named: Iterable[tuple[str, Any]], reader: Reader, stream: Stream) -> Iterator[Place]:
@@ -317,12 +317,14 @@ def arrays_in_state(named: Iterable[tuple[str, Any]], reader: Reader, stream: St
             prefix = f"{name}." if name else ""
             parts = [(prefix + key, x) for key, x in (*value.named_parameters(), *value.named_buffers())]
         for label, array in parts:
-            grad = getattr(array, "grad", None) if getattr(array, "is_leaf", False) else None
+            if not reader.is_array(array):
+                continue
+            grad = array.grad if getattr(array, "is_leaf", False) else None
             for text, x in ((label, array), (f"{label}.grad", grad)):
-                if x is None or isinstance(x, type) or id(x) in seen:
+                if x is None or id(x) in seen:
                     continue
                 seen.add(id(x))
-                with suppress(Exception):  # it is no array, or its memory can't be found
+                with suppress(Exception):  # its memory can't be found
                     array_type = reader.array_type(x)
                     if array_type is not None and readable(x, stream):
                         # another tensor, which stays where it is if a run gives this one other memory
