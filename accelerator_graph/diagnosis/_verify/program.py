@@ -187,10 +187,6 @@ class Program:
         return self._function(*values[:count], **dict(zip(names, values[count:], strict=True)))
 
     def capture(self) -> None:
-        """Have a graph."""
-        self.capture_function()
-
-    def capture_function(self) -> None:
         """Capture the function beside the current stream, with arrays of its own for the arguments."""
         stream = self.stream
         statics = stream_stack.within(stream, self._static_inputs)
@@ -261,9 +257,6 @@ class GraphProgram(Program):
         """Return the stream of the caller's graph."""
         return self.stream
 
-    def capture(self) -> None:
-        """Do nothing."""
-
 
 class RecordedProgram(Program):
     """A call of a graphed function, and the graph that is captured for calls like it, after this was made."""
@@ -283,9 +276,6 @@ class RecordedProgram(Program):
         self._recorded = recorded
         self.graph = recorded.graph
         self.outputs = self.arrays_of(recorded.result.in_place(self._call_leaves), "result")
-
-    def capture(self) -> None:
-        """Do nothing."""
 
     def replay(self) -> list[Place]:
         """Replay as the graphed function does, which copies arguments and results."""
