@@ -12,7 +12,7 @@ from unittest import SkipTest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import PIECES, Case, applied, expect, lacks, needs
+from .._case import PIECES, Case, applied, expect, needs
 
 
 class TimingRules(Case):
@@ -154,15 +154,6 @@ class TimingRules(Case):
             for call in (event.query, event.synchronize):
                 expect(ag.GraphStateError, call, match="capture")
         expect(ag.GraphStateError, event.synchronize, match="capture")
-
-    @needs(Capability.EVENTS)
-    @lacks(Capability.TIMING)
-    def test_events_without_timing_are_only_waited_for_by_streams(self) -> None:
-        """Without "timing", timed events, and waiting for events on the host, are an `UnsupportedError`."""
-        stream = self.stream()
-        event = stream.record()
-        for call in (lambda: stream.record(timing=True), event.query, event.synchronize):
-            assert expect(ag.UnsupportedError, call).capability == Capability.TIMING
 
 
 class GraphEventRules(Case):
