@@ -6,11 +6,11 @@ all of them launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import ref
 
 from .._interpreter.interruptions import Section
@@ -413,8 +413,11 @@ class Runner:
         "retained",
     )
 
-    def __init__(self, captured: Captured, keep: bool, home: Stream, lease: Lease) -> None:
-        self.captured: Captured | None = captured
+    refused: ClassVar[Mapping[str, str]] = {}
+    """What such a graph refuses in every state: the sentence by operation."""
+
+    def __init__(self, captured: Captured | None, keep: bool, home: Stream, lease: Lease) -> None:
+        self.captured = captured
         self.launching = new_lock()
         """Held by each launch of the graph, and to change or exchange the executable. Its `owner` is what
         is launched, a `Current`."""
@@ -433,7 +436,7 @@ class Runner:
         """The observers' objects that stay with the work."""
         self.changing: Changing | None = None
         """The change of the graph that is under way."""
-        self.counted = captured.count
+        self.counted = None if captured is None else captured.count
         """How many nodes were captured, the library's own among them; None if that is not known."""
 
     @property
@@ -645,6 +648,13 @@ class Runner:
         if named is stream or is_constant(named):
             with suppress(TypeError):  # it can't be referenced weakly
                 self.latest = Latest(named, held, launch)
+
+    def replay_with(self, live: Mapping[str, object], stream: Stream | None) -> None:
+        """Launch with live objects, which only graphs with breaks have. Raises as `Graph.replay`."""
+        raise GraphStateError(
+            "Graph.replay(): live= is for graphs with breaks, captured with graph(g, breaks=True); the work of "
+            "this one has its arguments from the capture."
+        )
 
     def replay_again(self, named: object) -> bool:
         """Launch where the latest replay that named a stream did, if that is it; return whether it is."""

@@ -1,0 +1,207 @@
+"""A capture with breaks: segments that are recorded and run at once, and the calls between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .._arrays.containers import rebuild
+from .._arrays.signatures import Reader
+from .._core import capture_table, stream_stack
+from .._core.capture import Where
+from .._core.replay import Runner
+from .._core.streams import Stream
+from .._interpreter import caller
+from ..errors import CaptureError, GraphStateError
+from ..interop import registry as interop
+from .marks import thread
+from .segments import EagerCall, Live, SegmentedRunner
+
+if TYPE_CHECKING:
+    from .._core.capture import CaptureMode
+    from .._core.graph import BaseGraph
+    from .._core.pools import PoolId
+
+
+class Recording:
+    """A capture with breaks of a graph, from the first segment to the last.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph, which is empty.
+    place : Where
+        Where it happens.
+    pool : PoolId or None
+        The pool of all segments.
+    mode : str
+        The capture mode of all segments.
+    """
+
+    def __init__(self, graph: BaseGraph, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
+        self._graph = graph
+        self._place = place
+        self._pool = pool
+        self._mode = mode
+        self._runner = SegmentedRunner(place)
+        self._reader = Reader(by_value=True)
+        self._names: dict[str, object] = {}
+        self._entry: stream_stack.Entry | None = None
+        self._outer: Recording | None = None
+        self.guard: object = None
+        """Abandons everything if the end of the ``with`` block is skipped."""
+
+    @property
+    def stream(self) -> Stream:
+        """The captured stream."""
+        return self._place.stream
+
+    def begin(self) -> None:
+        """Begin the first segment; the stream is current on this thread until `end` or `abandon`."""
+        self._outer, thread.recording = thread.recording, self
+        self._entry = stream_stack.new_entry(self.stream)
+        stream_stack.enter(self._entry)
+        self.begin_segment()
+
+    def is_innermost(self) -> bool:
+        """Return True if this thread has begun no other capture since."""
+        unfinished = capture_table.thread.unfinished
+        return bool(unfinished) and next(reversed(unfinished.values())) is self._graph._capture
+
+    def name(self, name: str, obj: object) -> None:
+        """Name a live object."""
+        if self._names.setdefault(name, obj) is not obj:
+            raise ValueError(f"live: {name!r} stands for another object of this capture; take another name.")
+
+    def begin_segment(self) -> None:
+        """Record what follows."""
+        graph, former = self._graph, self._graph._capture
+        if former is not None:
+            former.lease.capturing = False  # it has kept other captures out of the pool
+        graph._begin(self._place, self._pool, self._mode, self.guard)
+        capture = graph._capture
+        assert capture is not None
+        self._pool = capture.lease.id
+        self._place.prepares, self._place.waits_for = False, None
+
+    def end_segment(self, what: str) -> None:
+        """End the segment that is being recorded, and run it.
+
+        Raises
+        ------
+        CaptureError
+            The segment did not become a graph; the message says at which break.
+        """
+        graph = self._graph
+        capture = graph._capture
+        assert capture is not None
+        try:
+            runner = Runner(capture.end(), graph._keeps != "executable", self._place.hold, capture.lease)
+        except CaptureError as error:
+            error.add_note(f"The segment ends at {what}.")
+            raise
+        capture.lease.capturing = True  # until the next segment, or until this lease is released
+        runner.retained = tuple(capture.retained)
+        graph._runner = runner
+        try:
+            own = graph._keep_observations(capture) if capture.observations or graph._observers else 0
+        finally:
+            graph._runner = None
+        self._runner.add(runner, empty=runner.counted == own)
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        valid_rows: Callable[..., int] | None,
+        streams: tuple[object, ...],
+    ) -> Any:
+        """Call a function between two segments, and note the call for the replays."""
+        name = getattr(function, "__qualname__", repr(function))
+        file, line = caller()
+        what = f"the eager call of {name} at {file}:{line}"
+        self.end_segment(what)
+        made = EagerCall(function, what, self._kept((args, kwargs)), self._reader, self.stream)
+        made.valid_rows = valid_rows
+        made.streams = self._runner.streams_of(streams)
+        made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)
+        self._runner.settle()
+        thread.recording = None
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            error.add_note(f"It came from {what}.")
+            raise
+        finally:
+            thread.recording = self
+        made.first(result)
+        self._runner.steps.append(made)
+        self.begin_segment()
+        return result
+
+    def _kept(self, value: Any) -> Any:
+        """Return arguments whose containers are copies, and whose live objects are replaced by their names."""
+        names = {id(obj): name for name, obj in self._names.items()}
+
+        def swap(x: Any) -> Any:
+            return Live(names[id(x)]) if id(x) in names else x
+
+        return rebuild(value, swap)
+
+    def exit(self, exc: BaseException | None) -> None:
+        """End the block: well, or because it has raised this."""
+        graph = self._graph
+        try:
+            if exc is not None or graph._capture is None:
+                graph._exit(type(exc), exc, None)
+            else:
+                self.end()
+        except BaseException:
+            self.abandon()
+            raise
+        if exc is not None:
+            self.abandon()
+
+    def end(self) -> None:
+        """End and run the last segment; the graph has all of it."""
+        graph = self._graph
+        self.end_segment("the end of the capture")
+        capture = graph._capture
+        assert capture is not None
+        capture.lease.capturing = False
+        runner = self._runner
+        runner.finish(graph, capture.lease)
+        if runner.counted == 0 and len(runner.steps) == 0:
+            graph._found_empty(capture.subject)
+        graph._runner = runner
+        graph._make_ready(runner)
+        graph._capture = capture.guard = None
+        capture.observations.clear()
+        capture.retained = []
+        self._leave()
+
+    def abandon(self) -> None:
+        """Leave no trace of any segment. May be called again."""
+        try:
+            self._graph._recover()
+        finally:
+            self._leave()
+            self._runner.end("the capture failed; capture again, and bind() again")
+
+    def _leave(self) -> None:
+        if thread.recording is self:
+            thread.recording = self._outer
+        entry, self._entry = self._entry, None
+        if entry is not None:
+            stream_stack.leave(entry)
+        self.guard = None
+
+
+def refuse_reentry(graph: BaseGraph) -> None:
+    """Raise `GraphStateError` if a graph is being captured by a body that is being captured with breaks."""
+    if thread.recording is not None:
+        raise GraphStateError(
+            "graph(breaks=True): a capture with breaks is under way on this thread; a break inside an inner one "
+            "would have to break the outer one. Capture the inner graph before."
+        )

@@ -1,0 +1,372 @@
+"""What a capture with breaks leaves: segments and calls in order, and the runs of both."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from .._arrays.arrays import detaching, on_device, on_host
+from .._arrays.containers import is_container, only_tuples, parts_of, rebuild
+from .._arrays.placement import works_on_host
+from .._core import stream_stack
+from .._core.replay import Binding, Runner, make_room
+from .._core.streams import Stream, as_stream, describe
+from ..errors import CaptureError, GraphStateError, UnsupportedError
+
+if TYPE_CHECKING:
+    from .._arrays.signatures import Reader
+    from .._core.capture import Where
+    from .._core.graph import BaseGraph
+    from .._core.pools import Lease
+    from ..interop.base import ModeState
+
+_ANEW = "capture its work anew into another Graph"
+REFUSED: dict[str, str] = {
+    "bind()": "a graph with breaks calls Python between its segments; call replay()",
+    "update()": f"a graph with breaks is not changed in place; {_ANEW}",
+    "recapture()": f"a graph with breaks is not changed in place; {_ANEW}",
+    "clone()": "a graph with breaks can't be copied, since its calls can't; capture its work twice",
+    "set_node()": f"the segments of a graph with breaks are not changed; {_ANEW}",
+    "set_nodes()": f"the segments of a graph with breaks are not changed; {_ANEW}",
+    "instantiate()": f"the segments of a graph with breaks have their executables; {_ANEW}",
+    "raw_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
+    "raw_executable()": "a graph with breaks is several executables, and none of them is the whole",
+    "raw_cuda_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
+    "raw_cuda_graph_exec()": "a graph with breaks is several executables, and none of them is the whole",
+}
+"""What a graph with breaks refuses: the sentence by operation."""
+
+_HALF = "it is in the middle of a replay, in an eager call or on another thread; do this after that"
+
+
+class Live:
+    """Stands in the arguments of an eager call for what a replay gives by name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class EagerCall:
+    """A call between two segments.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    what : str
+        Which call it is, for messages.
+    given : tuple
+        Its arguments by position and by name, in containers of their own.
+    reader : Reader
+        Reads results.
+    stream : Stream
+        The captured stream.
+    """
+
+    __slots__ = (
+        "_copies",
+        "_fixed",
+        "_function",
+        "_given",
+        "_leaves",
+        "_lives",
+        "_reader",
+        "_signature",
+        "modes",
+        "streams",
+        "valid_rows",
+        "what",
+    )
+
+    def __init__(
+        self, function: Callable[..., Any], what: str, given: Any, reader: Reader, stream: Stream
+    ) -> None:
+        self._function = function
+        self._given = given
+        self._reader = reader
+        self._lives = tuple(each.name for each in _leaves_of(given) if isinstance(each, Live))
+        self._fixed = not self._lives and all(map(only_tuples, (*given[0], *given[1].values())))
+        self._copies = on_host if works_on_host(stream) else on_device
+        self.what = what
+        self.streams: tuple[Stream, ...] = ()
+        self.valid_rows: Callable[..., int] | None = None
+        self.modes: tuple[ModeState, ...] = ()
+        self._refuse_gradients(given, "takes")
+
+    def first(self, result: Any) -> None:
+        """Note what the call has returned in the capture.
+
+        Raises
+        ------
+        CaptureError
+            A replay could not tell whether it returns the same, or gradients would pass through it.
+        """
+        self._leaves: list[Any] = []
+        self._signature = self._read(result, self._leaves)
+        self._refuse_gradients(result, "returns")
+
+    def _read(self, result: Any, leaves: list[Any]) -> object:
+        try:
+            signature = self._reader.read((result,), leaves)
+            hash(signature)
+        except Exception as error:
+            raise CaptureError(
+                f"{self.what} returned a value that replays can't compare with theirs ({error}); return arrays, "
+                "hashable values, or tuples, lists, dicts and dataclasses of them.",
+                reason="other",
+            ) from error
+        return signature
+
+    def _refuse_gradients(self, value: Any, verb: str) -> None:
+        for _, x, array_type in self._reader.arrays_in(value, ""):
+            if array_type.kind == "tensor" and x.requires_grad and array_type.package.is_grad_enabled():
+                raise UnsupportedError(
+                    f"{self.what} {verb} a tensor that requires grad, and no gradients pass through a break: the "
+                    "backward pass would read what the capture has saved. Pass its detach(), or capture under "
+                    "no_grad().",
+                    capability="autograd",
+                )
+
+    @property
+    def lives(self) -> tuple[str, ...]:
+        """The names of the live objects among the arguments."""
+        return self._lives
+
+    def run(self, stream: Stream, live: Mapping[str, object]) -> None:
+        """Call it, in a replay, and copy what it returns to where the next segment reads it."""
+        given = self._given if self._fixed else self._rebuilt(live)
+        try:
+            with ExitStack() as stack:
+                for modes in self.modes:
+                    if not modes.are_on():
+                        stack.enter_context(modes.entered())
+                result = self._function(*given[0], **given[1])
+                self._take(result, stream)
+                if self.valid_rows is not None:
+                    self._clear_after(self.valid_rows(*given[0], **given[1]), stream)
+        except BaseException as error:
+            error.add_note(f"It came from {self.what}, in a replay; the next replay begins at the first segment.")
+            raise
+        for other in self.streams:
+            stream.wait(other)
+
+    def _rebuilt(self, live: Mapping[str, object]) -> Any:
+        return rebuild(self._given, lambda x: live[x.name] if isinstance(x, Live) else x)
+
+    def _take(self, result: Any, stream: Stream) -> None:
+        leaves: list[Any] = []
+        if self._read(result, leaves) != self._signature:
+            raise GraphStateError(
+                f"{self.what} returned something else than in the capture: {self._difference(result)}. The segments "
+                "read what it returned there; keep what may change inside the call."
+            )
+        pairs = [pair for pair in zip(self._leaves, leaves, strict=True) if pair[0] is not pair[1]]
+        if pairs:
+            self._copies(stream, self._assign, pairs)
+
+    def _assign(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        for target, source in pairs:
+            array_type = self._reader.array_type(target)
+            assert array_type is not None
+            assign = detaching(array_type.assign) if array_type.kind == "tensor" else array_type.assign
+            assign(target, source)
+
+    def _clear_after(self, rows: int, stream: Stream) -> None:
+        self._copies(stream, _clear, self._leaves, rows)
+
+    def _difference(self, result: Any) -> str:
+        """Say in what a result differs from the captured one."""
+        now: list[Any] = []
+        signature = self._read(result, now)
+        if len(now) != len(self._leaves):
+            return f"{len(now)} arrays, and not {len(self._leaves)}"
+        for i, (x, y) in enumerate(zip(self._leaves, now, strict=True)):
+            then, here = (self._reader.read((each,), []) for each in (x, y))
+            if then != here:
+                return f"array {i} has shape {tuple(y.shape)} and type {y.dtype}, and not {tuple(x.shape)} and {x.dtype}"
+        return f"other Python values ({signature!r}, and not {self._signature!r})"
+
+
+def _clear(arrays: Sequence[Any], rows: int) -> None:
+    for x in arrays:
+        x[rows:] = 0
+
+
+def _leaves_of(value: Any) -> Iterable[Any]:
+    if is_container(type(value)):
+        for _, part in parts_of(value):
+            yield from _leaves_of(part)
+    else:
+        yield value
+
+
+class SegmentedRunner(Runner):
+    """Replays segments, and calls what stands between them.
+
+    Parameters
+    ----------
+    place : Where
+        Where it is captured.
+    """
+
+    __slots__ = ("_captured_on", "_host", "_last", "_launchers", "_running", "steps")
+
+    refused = REFUSED
+
+    def __init__(self, place: Where) -> None:
+        super().__init__(None, False, place.hold, None)  # type: ignore[arg-type]
+        self.steps: list[Runner | EagerCall] = []
+        """The segments and calls, in order."""
+        self._captured_on = place.stream
+        self._host = works_on_host(place.stream)
+        self._launchers: dict[Any, list[Callable[[], None]]] = {}
+        self._running = threading.Lock()
+        self._last: Stream | None = None
+
+    # ---- in the capture ------------------------------------------------------------------------
+
+    def add(self, segment: Runner, *, empty: bool) -> None:
+        """Run a segment that was just recorded; keep it unless it is empty."""
+        if empty:
+            segment.end("the segment is empty")
+            segment.lease.release()
+            return
+        segment.instantiate()
+        self.steps.append(segment)
+        Binding(segment, self._captured_on.held()).launch()
+
+    def settle(self) -> None:
+        """Wait for the segments where work's memory is the host's, which an eager call may read at once."""
+        if self._host:
+            self._captured_on.synchronize()
+
+    def streams_of(self, streams: Iterable[object]) -> tuple[Stream, ...]:
+        """Return the streams that an eager call leaves work on."""
+        return tuple(as_stream(each, self._captured_on.backend) for each in streams)
+
+    def finish(self, graph: BaseGraph, lease: Lease) -> None:
+        """Be what replays this graph."""
+        segments = self.segments
+        self.counted = _sum(each.counted for each in segments)
+        self.beside = self._captured_on is not graph._home
+        self.retained = (*(graph._retained or ()),)
+        self.lease = lease
+        self._last = self._captured_on
+
+    @property
+    def segments(self) -> list[Runner]:
+        """The segments."""
+        return [each for each in self.steps if isinstance(each, Runner)]
+
+    @property
+    def calls(self) -> list[EagerCall]:
+        """The calls between them."""
+        return [each for each in self.steps if isinstance(each, EagerCall)]
+
+    # ---- replays -------------------------------------------------------------------------------
+
+    @property
+    def executable(self) -> Any:
+        """What stands for the executables: the first one, or the runner itself without one."""
+        segments = self.segments
+        return segments[0].executable if segments else self
+
+    def instantiate(self) -> None:
+        """Do nothing: each segment has its executable."""
+
+    def home_launcher(self) -> Callable[[], None]:
+        """Return a callable that replays where replays go that name no stream."""
+        return lambda: self.run(self.destination(), {})
+
+    def replay(self, named: object, stream: Stream) -> None:
+        """Replay on a stream."""
+        self.run(stream, {})
+
+    def replay_with(self, live: Mapping[str, object], stream: Stream | None) -> None:
+        """Replay with these live objects."""
+        self.run(stream or self.destination(), live)
+
+    def run(self, stream: Stream, live: Mapping[str, object]) -> None:
+        """Run the segments and calls on a stream, with these live objects.
+
+        Raises
+        ------
+        GraphStateError
+            A run is under way, or a call returned something else than in the capture.
+        CaptureError
+            The stream is being captured.
+        """
+        if self.ended:
+            raise GraphStateError(f"{self.ended}.")
+        self._check_live(live)
+        if not self._running.acquire(blocking=False):
+            raise GraphStateError(f"Graph.replay(): {_HALF}.")
+        try:
+            if stream._is_capturing():
+                raise CaptureError(
+                    f"replay onto the {describe(stream)}, which is capturing: a graph with breaks calls Python between "
+                    "its segments, and no graph can; capture the work of its segments there.",
+                    reason="illegal_call",
+                )
+            last = self._last
+            if last is not None and last._native != stream._native:
+                stream.wait(last)
+            self._last = stream
+            stream_stack.within(stream, self._steps, stream, live)
+        finally:
+            self._running.release()
+
+    def _check_live(self, live: Mapping[str, object]) -> None:
+        wanted = {name for each in self.calls for name in each.lives}
+        if live.keys() != wanted:
+            missing, more = sorted(wanted - live.keys()), sorted(live.keys() - wanted)
+            fact = f"no {missing[0]!r} was given" if missing else f"the capture has no live {more[0]!r}"
+            raise GraphStateError(f"Graph.replay(): {fact}; live= gives {sorted(wanted)}.")
+
+    def _steps(self, stream: Stream, live: Mapping[str, object]) -> None:
+        launchers = iter(self._launchers_on(stream))
+        for step in self.steps:
+            if isinstance(step, EagerCall):
+                if self._host:
+                    stream.synchronize()
+                step.run(stream, live)
+            else:
+                next(launchers)()
+
+    def _launchers_on(self, stream: Stream) -> list[Callable[[], None]]:
+        key = stream._native
+        found = self._launchers.get(key)
+        if found is None:
+            make_room(self._launchers)
+            found = self._launchers[key] = [Binding(each, stream.held()).launcher() for each in self.segments]
+        return found
+
+    # ---- the end -------------------------------------------------------------------------------
+
+    def end(self, why: str) -> None:
+        """Let go of all segments for good."""
+        if not self._running.acquire(blocking=False):
+            raise GraphStateError(f"the graph can't be reset: {_HALF}.")
+        try:
+            super().end(why)
+            self._launchers.clear()
+            for each in self.segments:
+                each.end(why)
+                each.lease.release()
+            self.steps = []
+        finally:
+            self._running.release()
+
+    def after_fork(self, why: str) -> None:
+        """As `end`, in a forked child."""
+        self._running = threading.Lock()
+        super().after_fork(why)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    found = list(counts)
+    return None if None in found else sum(each for each in found if each is not None)
