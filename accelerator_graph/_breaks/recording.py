@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 from .._arrays.containers import rebuild
 from .._arrays.signatures import Reader
 from .._core import capture_table, stream_stack
-from .._core.capture import Where
+from .._core.capture import Where, part_of
+from .._core.labels import Labels
 from .._core.replay import Runner
 from .._core.streams import Stream
 from .._interpreter import caller
 from ..errors import CaptureError, GraphStateError
 from ..interop import registry as interop
 from .marks import thread
-from .segments import EagerCall, Live, SegmentedRunner
+from .segments import EagerCall, Label, Live, SegmentedRunner
 
 if TYPE_CHECKING:
-    from .._core.capture import CaptureMode
+    from .._core.capture import Capture, CaptureMode
     from .._core.graph import BaseGraph
+    from .._core.labels import Mark
     from .._core.pools import PoolId
 
 
@@ -46,6 +48,8 @@ class Recording:
         self._runner = SegmentedRunner(place)
         self._reader = Reader(by_value=True)
         self._names: dict[str, object] = {}
+        self._open: list[tuple[Mark, Label]] = []
+        """The labels that are open at a break."""
         self._entry: stream_stack.Entry | None = None
         self._outer: Recording | None = None
         self.guard: object = None
@@ -82,6 +86,9 @@ class Recording:
         capture = graph._capture
         assert capture is not None
         self._pool = capture.lease.id
+        if self._open:
+            marks = part_of(capture.observations, Labels).go_on(capture, [mark for mark, _ in self._open])
+            self._open = [(mark, label) for mark, (_, label) in zip(marks, self._open, strict=True)]
         self._place.prepares, self._place.waits_for = False, None
 
     def end_segment(self, what: str) -> None:
@@ -107,7 +114,21 @@ class Recording:
             own = graph._keep_observations(capture) if capture.observations or graph._observers else 0
         finally:
             graph._runner = None
+        self._note_labels(capture, runner.counted)
         self._runner.add(runner, empty=runner.counted == own)
+
+    def _note_labels(self, capture: Capture, count: int | None) -> None:
+        """Note which nodes of the whole graph the labels of a segment have so far."""
+        before, known = self._runner.node_count(), {id(mark): label for mark, label in self._open}
+        self._open = []
+        for mark in next((each.marks for each in capture.observations if isinstance(each, Labels)), ()):
+            label = known.get(id(mark))
+            if label is None:
+                label = Label(mark.name, before + mark.start, mark.site)
+                self._runner.noted.append(label)
+            label.stop = before + (mark.stop if mark.stop is not None else count or 0)
+            if mark.stop is None:
+                self._open.append((mark, label))
 
     def call(
         self,
@@ -122,7 +143,7 @@ class Recording:
         file, line = caller()
         what = f"the eager call of {name} at {file}:{line}"
         self.end_segment(what)
-        made = EagerCall(function, what, self._kept((args, kwargs)), self._reader, self.stream)
+        made = EagerCall(function, (name, file, line), self._kept((args, kwargs)), self._reader, self.stream)
         made.valid_rows = valid_rows
         made.streams = self._runner.streams_of(streams)
         made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)

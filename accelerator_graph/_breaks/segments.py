@@ -11,13 +11,13 @@ from .._arrays.arrays import detaching, on_device, on_host
 from .._arrays.containers import is_container, only_tuples, parts_of, rebuild
 from .._arrays.placement import works_on_host
 from .._core import stream_stack
-from .._core.replay import Binding, Runner, make_room
+from .._core.replay import Binding, EagerPart, Runner, make_room
 from .._core.streams import Stream, as_stream, describe
 from ..errors import CaptureError, GraphStateError, UnsupportedError
 
 if TYPE_CHECKING:
     from .._arrays.signatures import Reader
-    from .._core.capture import Where
+    from .._core.capture import LabelledRange, Where
     from .._core.graph import BaseGraph
     from .._core.pools import Lease
     from ..interop.base import ModeState
@@ -50,15 +50,26 @@ class Live:
         self.name = name
 
 
-class EagerCall:
+class Label:
+    """A label, which may go on over breaks; the calls between segments count as nodes."""
+
+    __slots__ = ("name", "site", "start", "stop")
+
+    def __init__(self, name: str, start: int, site: tuple[str, int]) -> None:
+        self.name = name
+        self.start = self.stop = start
+        self.site = site
+
+
+class EagerCall(EagerPart):
     """A call between two segments.
 
     Parameters
     ----------
     function : callable
         The function.
-    what : str
-        Which call it is, for messages.
+    place : tuple of str, str and int
+        The function's name, and the file and line of the call.
     given : tuple
         Its arguments by position and by name, in containers of their own.
     reader : Reader
@@ -72,7 +83,6 @@ class EagerCall:
         "_fixed",
         "_function",
         "_given",
-        "_leaves",
         "_lives",
         "_reader",
         "_signature",
@@ -83,15 +93,22 @@ class EagerCall:
     )
 
     def __init__(
-        self, function: Callable[..., Any], what: str, given: Any, reader: Reader, stream: Stream
+        self,
+        function: Callable[..., Any],
+        place: tuple[str, str, int],
+        given: Any,
+        reader: Reader,
+        stream: Stream,
     ) -> None:
+        super().__init__(*place)
         self._function = function
         self._given = given
         self._reader = reader
         self._lives = tuple(each.name for each in _leaves_of(given) if isinstance(each, Live))
         self._fixed = not self._lives and all(map(only_tuples, (*given[0], *given[1].values())))
         self._copies = on_host if works_on_host(stream) else on_device
-        self.what = what
+        self.what = "the eager call of {} at {}:{}".format(*place)
+        """Which call it is, for messages."""
         self.streams: tuple[Stream, ...] = ()
         self.valid_rows: Callable[..., int] | None = None
         self.modes: tuple[ModeState, ...] = ()
@@ -105,8 +122,9 @@ class EagerCall:
         CaptureError
             A replay could not tell whether it returns the same, or gradients would pass through it.
         """
-        self._leaves: list[Any] = []
-        self._signature = self._read(result, self._leaves)
+        leaves: list[Any] = []
+        self._signature = self._read(result, leaves)
+        self.kept = tuple(leaves)
         self._refuse_gradients(result, "returns")
 
     def _read(self, result: Any, leaves: list[Any]) -> object:
@@ -164,7 +182,7 @@ class EagerCall:
                 f"{self.what} returned something else than in the capture: {self._difference(result)}. The segments "
                 "read what it returned there; keep what may change inside the call."
             )
-        pairs = [pair for pair in zip(self._leaves, leaves, strict=True) if pair[0] is not pair[1]]
+        pairs = [pair for pair in zip(self.kept, leaves, strict=True) if pair[0] is not pair[1]]
         if pairs:
             self._copies(stream, self._assign, pairs)
 
@@ -176,15 +194,15 @@ class EagerCall:
             assign(target, source)
 
     def _clear_after(self, rows: int, stream: Stream) -> None:
-        self._copies(stream, _clear, self._leaves, rows)
+        self._copies(stream, _clear, self.kept, rows)
 
     def _difference(self, result: Any) -> str:
         """Say in what a result differs from the captured one."""
         now: list[Any] = []
         signature = self._read(result, now)
-        if len(now) != len(self._leaves):
-            return f"{len(now)} arrays, and not {len(self._leaves)}"
-        for i, (x, y) in enumerate(zip(self._leaves, now, strict=True)):
+        if len(now) != len(self.kept):
+            return f"{len(now)} arrays, and not {len(self.kept)}"
+        for i, (x, y) in enumerate(zip(self.kept, now, strict=True)):
             then, here = (self._reader.read((each,), []) for each in (x, y))
             if then != here:
                 return f"array {i} has shape {tuple(y.shape)} and type {y.dtype}, and not {tuple(x.shape)} and {x.dtype}"
@@ -213,7 +231,7 @@ class SegmentedRunner(Runner):
         Where it is captured.
     """
 
-    __slots__ = ("_captured_on", "_host", "_last", "_launchers", "_running", "steps")
+    __slots__ = ("_captured_on", "_host", "_last", "_launchers", "_running", "noted", "steps")
 
     refused = REFUSED
 
@@ -221,6 +239,7 @@ class SegmentedRunner(Runner):
         super().__init__(None, False, place.hold, None)  # type: ignore[arg-type]
         self.steps: list[Runner | EagerCall] = []
         """The segments and calls, in order."""
+        self.noted: list[Label] = []
         self._captured_on = place.stream
         self._host = works_on_host(place.stream)
         self._launchers: dict[Any, list[Callable[[], None]]] = {}
@@ -251,11 +270,26 @@ class SegmentedRunner(Runner):
     def finish(self, graph: BaseGraph, lease: Lease) -> None:
         """Be what replays this graph."""
         segments = self.segments
+        self.captured = segments[0].captured if segments else None
         self.counted = _sum(each.counted for each in segments)
         self.beside = self._captured_on is not graph._home
         self.retained = (*(graph._retained or ()),)
         self.lease = lease
         self._last = self._captured_on
+
+    @property
+    def parts(self) -> Sequence[Runner | EagerPart]:
+        """The segments and calls, in order."""
+        return tuple(self.steps)
+
+    @property
+    def labels(self) -> tuple[LabelledRange, ...]:
+        """The labels, in the nodes of the whole graph."""
+        return tuple((each.name, each.start, each.stop, *each.site) for each in self.noted if each.start < each.stop)
+
+    def node_count(self) -> int:
+        """Return how many nodes and calls there are so far."""
+        return sum(1 if isinstance(each, EagerCall) else each.counted or 0 for each in self.steps)
 
     @property
     def segments(self) -> list[Runner]:

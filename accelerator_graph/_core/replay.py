@@ -6,7 +6,7 @@ all of them launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
@@ -382,6 +382,19 @@ class Changing(Section):
             self._runner.changing = None
 
 
+class EagerPart:
+    """A call between two segments of a graph with breaks."""
+
+    __slots__ = ("file", "kept", "line", "name")
+
+    def __init__(self, name: str, file: str, line: int) -> None:
+        self.name = name
+        self.file = file
+        self.line = line
+        self.kept: tuple[object, ...] = ()
+        """The arrays that it has returned in the capture, which later segments read."""
+
+
 class Runner:
     """A captured graph, its executable once there is one, and what replays need beside.
 
@@ -444,6 +457,16 @@ class Runner:
         """The executable, once there is one."""
         found: Executable | None = self.launching.owner.executable
         return found
+
+    @property
+    def parts(self) -> Sequence[Runner | EagerPart]:
+        """What a run does, in order: itself, or segments and what is called between them."""
+        return (self,)
+
+    @property
+    def labels(self) -> tuple[LabelledRange, ...]:
+        """The labels of a graph that is kept."""
+        return self.kept().labels
 
     @property
     def measured(self) -> Measured | None:

@@ -12,7 +12,7 @@ from .._core.labels import if_in_order
 from ..backends.base import DeviceMemory
 from ..errors import AcceleratorGraphError
 from .contents import Label
-from .description import GraphDescription
+from .description import GraphDescription, joined
 from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from .profile import GraphProfile
 
@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
 def describe(graph: BaseGraph) -> GraphDescription:
     """Return what is in a graph."""
-    captured, home = graph._kept("describe()"), graph._home
-    assert home is not None
+    graph._kept("describe()")
     runner = graph._runner_for("describe()")
+    found = [each if isinstance(each, replay.EagerPart) else _described(each) for each in runner.parts]
+    return found[0] if len(found) == 1 and isinstance(found[0], GraphDescription) else joined(found, runner.labels)
+
+
+def _described(runner: replay.Runner) -> GraphDescription:
+    captured, home = runner.kept(), runner.home
     nodes, edges = runner.contents(captured)
     for name_of in [each.own_name for each in runner.observations if hasattr(each, "own_name")]:
         nodes = [node._replace(name=name_of(node) or node.name) for node in nodes]
@@ -135,7 +140,9 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
     if key not in pools:
         pools[key] = _pool(runner, key)
     pool = pools[key]
-    segments = _touched(runner, pool)
+    parts = [each for each in runner.parts if isinstance(each, replay.Runner)]
+    touched = [_touched(each, pool) for each in parts]
+    segments = None if None in touched else tuple(sorted({at for each in touched if each for at in each}))
     try:
         nodes: int | None = runner.num_nodes()
     except AcceleratorGraphError:
@@ -145,13 +152,19 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
         home.backend,
         home.device,
         nodes,
-        _executable(runner),
-        _executable_on_host(runner),
-        _definition(runner),
+        _sum(map(_executable, parts)),
+        _sum(map(_executable_on_host, parts)),
+        _sum(map(_definition, parts)),
         _sum_of_touched(runner, pool, segments),
         segments,
         pool,
     )
+
+
+def _sum(amounts: Iterable[MemoryAmount]) -> MemoryAmount:
+    found = [*amounts]
+    unknown = next((each for each in found if each.nbytes is None), None)
+    return unknown or found[0]._replace(nbytes=sum(each.nbytes or 0 for each in found))
 
 
 # ---- the parts -------------------------------------------------------------------------------------
