@@ -82,6 +82,8 @@ class Recording:
         graph, former = self._graph, self._graph._capture
         if former is not None:
             former.lease.capturing = False  # it has kept other captures out of the pool
+            self._runner.retained += tuple(former.retained)
+            former.retained = []
         graph._begin(self._place, self._pool, self._mode, self.guard)
         capture = graph._capture
         assert capture is not None
@@ -108,7 +110,6 @@ class Recording:
             error.add_note(f"The segment ends at {what}.")
             raise
         capture.lease.capturing = True  # until the next segment, or until this lease is released
-        runner.retained = tuple(capture.retained)
         graph._runner = runner
         try:
             own = graph._keep_observations(capture) if capture.observations or graph._observers else 0
@@ -156,7 +157,7 @@ class Recording:
             raise
         finally:
             thread.recording = self
-        made.first(result)
+        made.first(result, args, kwargs)
         self._runner.steps.append(made)
         self.begin_segment()
         return result
@@ -192,6 +193,7 @@ class Recording:
         assert capture is not None
         capture.lease.capturing = False
         runner = self._runner
+        runner.retained += tuple(capture.retained)
         runner.finish(graph, capture.lease)
         if runner.counted == 0 and len(runner.steps) == 0:
             graph._found_empty(capture.subject)

@@ -12,7 +12,8 @@ from .._arrays.containers import is_container, only_tuples, parts_of, rebuild
 from .._arrays.placement import works_on_host
 from .._core import stream_stack
 from .._core.replay import Binding, EagerPart, Runner, make_room
-from .._core.streams import Stream, as_stream, describe
+from .._core.streams import Stream, as_stream, describe, innermost
+from ..backends.base import Capability
 from ..errors import CaptureError, GraphStateError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .._core.capture import LabelledRange, Where
     from .._core.graph import BaseGraph
     from .._core.pools import Lease
+    from .._core.replay import Executable
     from ..interop.base import ModeState
 
 _ANEW = "capture its work anew into another Graph"
@@ -114,8 +116,8 @@ class EagerCall(EagerPart):
         self.modes: tuple[ModeState, ...] = ()
         self._refuse_gradients(given, "takes")
 
-    def first(self, result: Any) -> None:
-        """Note what the call has returned in the capture.
+    def first(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Note what the call has returned in the capture, for which arguments.
 
         Raises
         ------
@@ -126,6 +128,7 @@ class EagerCall(EagerPart):
         self._signature = self._read(result, leaves)
         self.kept = tuple(leaves)
         self._refuse_gradients(result, "returns")
+        self._settle(args, kwargs)
 
     def _read(self, result: Any, leaves: list[Any]) -> object:
         try:
@@ -164,13 +167,10 @@ class EagerCall(EagerPart):
                         stack.enter_context(modes.entered())
                 result = self._function(*given[0], **given[1])
                 self._take(result, stream)
-                if self.valid_rows is not None:
-                    self._clear_after(self.valid_rows(*given[0], **given[1]), stream)
+                self._settle(*given)
         except BaseException as error:
             error.add_note(f"It came from {self.what}, in a replay; the next replay begins at the first segment.")
             raise
-        for other in self.streams:
-            stream.wait(other)
 
     def _rebuilt(self, live: Mapping[str, object]) -> Any:
         return rebuild(self._given, lambda x: live[x.name] if isinstance(x, Live) else x)
@@ -193,8 +193,14 @@ class EagerCall(EagerPart):
             assign = detaching(array_type.assign) if array_type.kind == "tensor" else array_type.assign
             assign(target, source)
 
-    def _clear_after(self, rows: int, stream: Stream) -> None:
-        self._copies(stream, _clear, self.kept, rows)
+    def _settle(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Set the rows that are not valid to zero, and wait for the work that was left on other streams."""
+        stream = innermost()
+        assert stream is not None
+        if self.valid_rows is not None:
+            self._copies(stream, _clear, self.kept, self.valid_rows(*args, **kwargs))
+        for other in self.streams:
+            stream.wait(other)
 
     def _difference(self, result: Any) -> str:
         """Say in what a result differs from the captured one."""
@@ -231,7 +237,7 @@ class SegmentedRunner(Runner):
         Where it is captured.
     """
 
-    __slots__ = ("_captured_on", "_host", "_last", "_launchers", "_running", "noted", "steps")
+    __slots__ = ("_captured_on", "_host", "_last", "_launchers", "_leases", "_running", "_waits_here", "noted", "steps")
 
     refused = REFUSED
 
@@ -240,8 +246,10 @@ class SegmentedRunner(Runner):
         self.steps: list[Runner | EagerCall] = []
         """The segments and calls, in order."""
         self.noted: list[Label] = []
+        self._leases: list[Lease] = []
         self._captured_on = place.stream
         self._host = works_on_host(place.stream)
+        self._waits_here = Capability.EVENTS not in place.stream._backend.capabilities(place.stream.device)
         self._launchers: dict[Any, list[Callable[[], None]]] = {}
         self._running = threading.Lock()
         self._last: Stream | None = None
@@ -250,9 +258,9 @@ class SegmentedRunner(Runner):
 
     def add(self, segment: Runner, *, empty: bool) -> None:
         """Run a segment that was just recorded; keep it unless it is empty."""
+        self._leases.append(segment.lease)  # the first one may be all that keeps the pool
         if empty:
             segment.end("the segment is empty")
-            segment.lease.release()
             return
         segment.instantiate()
         self.steps.append(segment)
@@ -273,7 +281,8 @@ class SegmentedRunner(Runner):
         self.captured = segments[0].captured if segments else None
         self.counted = _sum(each.counted for each in segments)
         self.beside = self._captured_on is not graph._home
-        self.retained = (*(graph._retained or ()),)
+        self.retained += tuple(graph._retained or ())
+        self.observations = tuple(each for part in segments for each in part.observations)
         self.lease = lease
         self._last = self._captured_on
 
@@ -304,10 +313,10 @@ class SegmentedRunner(Runner):
     # ---- replays -------------------------------------------------------------------------------
 
     @property
-    def executable(self) -> Any:
-        """What stands for the executables: the first one, or the runner itself without one."""
+    def executable(self) -> Executable | None:
+        """The executable of the first segment, which stands for all."""
         segments = self.segments
-        return segments[0].executable if segments else self
+        return segments[0].executable if segments else None
 
     def instantiate(self) -> None:
         """Do nothing: each segment has its executable."""
@@ -347,8 +356,8 @@ class SegmentedRunner(Runner):
                     reason="illegal_call",
                 )
             last = self._last
-            if last is not None and last._native != stream._native:
-                stream.wait(last)
+            if last is not None and self._key(last) != self._key(stream):
+                last.synchronize() if self._waits_here else stream.wait(last)
             self._last = stream
             stream_stack.within(stream, self._steps, stream, live)
         finally:
@@ -372,12 +381,15 @@ class SegmentedRunner(Runner):
                 next(launchers)()
 
     def _launchers_on(self, stream: Stream) -> list[Callable[[], None]]:
-        key = stream._native
+        key = self._key(stream)
         found = self._launchers.get(key)
         if found is None:
             make_room(self._launchers)
             found = self._launchers[key] = [Binding(each, stream.held()).launcher() for each in self.segments]
         return found
+
+    def _key(self, stream: Stream) -> object:
+        return stream._native if self._host else stream.handle
 
     # ---- the end -------------------------------------------------------------------------------
 
@@ -390,7 +402,8 @@ class SegmentedRunner(Runner):
             self._launchers.clear()
             for each in self.segments:
                 each.end(why)
-                each.lease.release()
+            for lease in self._leases:
+                lease.release()
             self.steps = []
         finally:
             self._running.release()
@@ -398,6 +411,8 @@ class SegmentedRunner(Runner):
     def after_fork(self, why: str) -> None:
         """As `end`, in a forked child."""
         self._running = threading.Lock()
+        for each in self.segments:
+            each.after_fork(why)
         super().after_fork(why)
 
 
