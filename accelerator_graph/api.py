@@ -570,10 +570,11 @@ class Graph(BaseGraph):
         from .inspection.files import write_description, write_file
 
         captured = self._kept("debug_dump()")
+        parts = self._runner_for("debug_dump()").parts
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
 
         def write(name: str) -> None:
-            described = suffix in _DESCRIBED or profile is not None
+            described = suffix in _DESCRIBED or profile is not None or len(parts) > 1
             if described or not captured.backend.dump(captured.native, name, verbose):
                 write_description(self.describe(), suffix, name, profile)
 

@@ -211,13 +211,15 @@ class Recording:
         finally:
             self._leave()
             self._runner.end("the capture failed; capture again, and bind() again")
+            if self._graph._runner is self._runner:
+                self._graph._empty()
 
     def _leave(self) -> None:
         if thread.recording is self:
             thread.recording = self._outer
-        entry, self._entry = self._entry, None
-        if entry is not None:
-            stream_stack.leave(entry)
+        if self._entry is not None:
+            stream_stack.leave(self._entry)
+            self._entry = None
         self.guard = None
 
 

@@ -33,6 +33,7 @@ REFUSED: dict[str, str] = {
     "set_node()": f"the segments of a graph with breaks are not changed; {_ANEW}",
     "set_nodes()": f"the segments of a graph with breaks are not changed; {_ANEW}",
     "instantiate()": f"the segments of a graph with breaks have their executables; {_ANEW}",
+    "profile()": "the time of a graph with breaks is that of its calls as well; use a profiler of the whole program",
     "raw_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
     "raw_executable()": "a graph with breaks is several executables, and none of them is the whole",
     "raw_cuda_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
@@ -134,7 +135,7 @@ class EagerCall(EagerPart):
         try:
             signature = self._reader.read((result,), leaves)
             hash(signature)
-        except Exception as error:
+        except TypeError as error:
             raise CaptureError(
                 f"{self.what} returned a value that replays can't compare with theirs ({error}); return arrays, "
                 "hashable values, or tuples, lists, dicts and dataclasses of them.",
@@ -285,6 +286,8 @@ class SegmentedRunner(Runner):
         self.observations = tuple(each for part in segments for each in part.observations)
         self.lease = lease
         self._last = self._captured_on
+        if self.beside:  # what follows the block there comes after this first run
+            self._follow(self.home if graph._home is None else graph._home)
 
     @property
     def parts(self) -> Sequence[Runner | EagerPart]:
@@ -355,13 +358,16 @@ class SegmentedRunner(Runner):
                     "its segments, and no graph can; capture the work of its segments there.",
                     reason="illegal_call",
                 )
-            last = self._last
-            if last is not None and self._key(last) != self._key(stream):
-                last.synchronize() if self._waits_here else stream.wait(last)
-            self._last = stream
+            self._follow(stream)
             stream_stack.within(stream, self._steps, stream, live)
         finally:
             self._running.release()
+
+    def _follow(self, stream: Stream) -> None:
+        """Have a stream wait for the last run, if that is on another one."""
+        last, self._last = self._last, stream
+        if last is not None and self._key(last) != self._key(stream):
+            last.synchronize() if self._waits_here else stream.wait(last)
 
     def _check_live(self, live: Mapping[str, object]) -> None:
         wanted = {name for each in self.calls for name in each.lives}
