@@ -82,7 +82,8 @@ def _marked(
         raise TypeError(f"eager: the argument must be a function, not {function!r}.")
     if runs_later(function):
         raise TypeError(
-            f"eager can't mark {function!r}, whose body runs after the call; mark a function that calls it to the end."
+            f"eager can't mark {function!r}, whose body runs after the call; mark a function "
+            "that calls it to the end."
         )
 
     @wraps(function)
@@ -97,7 +98,7 @@ def _marked(
 
 
 def graph_break() -> None:
-    """End the segment that a capture with breaks is recording; the next one begins. Elsewhere nothing happens."""
+    """End the segment that a capture with breaks is recording, and begin the next. Elsewhere, do nothing."""
     recording = thread.recording
     if recording is not None and recording.is_innermost():
         recording.end_segment("graph_break()")

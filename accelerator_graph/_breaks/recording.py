@@ -51,7 +51,6 @@ class Recording:
         self._open: list[tuple[Mark, Label]] = []
         """The labels that are open at a break."""
         self._entry: stream_stack.Entry | None = None
-        self._outer: Recording | None = None
         self.guard: object = None
         """Abandons everything if the end of the ``with`` block is skipped."""
 
@@ -62,7 +61,12 @@ class Recording:
 
     def begin(self) -> None:
         """Begin the first segment; the stream is current on this thread until `end` or `abandon`."""
-        self._outer, thread.recording = thread.recording, self
+        if thread.recording is not None:
+            raise GraphStateError(
+                "graph(breaks=True): a capture with breaks is under way on this thread, and a call can "
+                "break only one; capture this graph before that one, or without breaks."
+            )
+        thread.recording = self
         self._entry = stream_stack.new_entry(self.stream)
         stream_stack.enter(self._entry)
         self.begin_segment()
@@ -163,7 +167,7 @@ class Recording:
         return result
 
     def _kept(self, value: Any) -> Any:
-        """Return arguments whose containers are copies, and whose live objects are replaced by their names."""
+        """Return arguments in containers of their own, with names in the place of live objects."""
         names = {id(obj): name for name, obj in self._names.items()}
 
         def swap(x: Any) -> Any:
@@ -176,7 +180,7 @@ class Recording:
         graph = self._graph
         try:
             if exc is not None or graph._capture is None:
-                graph._exit(type(exc), exc, None)
+                graph._exit(None, exc, None)
             else:
                 self.end()
         except BaseException:
@@ -216,17 +220,8 @@ class Recording:
 
     def _leave(self) -> None:
         if thread.recording is self:
-            thread.recording = self._outer
+            thread.recording = None
         if self._entry is not None:
             stream_stack.leave(self._entry)
             self._entry = None
         self.guard = None
-
-
-def refuse_reentry(graph: BaseGraph) -> None:
-    """Raise `GraphStateError` if a graph is being captured by a body that is being captured with breaks."""
-    if thread.recording is not None:
-        raise GraphStateError(
-            "graph(breaks=True): a capture with breaks is under way on this thread; a break inside an inner one "
-            "would have to break the outer one. Capture the inner graph before."
-        )

@@ -33,13 +33,15 @@ REFUSED: dict[str, str] = {
     "set_node()": f"the segments of a graph with breaks are not changed; {_ANEW}",
     "set_nodes()": f"the segments of a graph with breaks are not changed; {_ANEW}",
     "instantiate()": f"the segments of a graph with breaks have their executables; {_ANEW}",
-    "profile()": "the time of a graph with breaks is that of its calls as well; use a profiler of the whole program",
+    "profile()": "a graph with breaks takes the time of its calls as well; use a profiler of the program",
     "raw_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
     "raw_executable()": "a graph with breaks is several executables, and none of them is the whole",
     "raw_cuda_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
     "raw_cuda_graph_exec()": "a graph with breaks is several executables, and none of them is the whole",
 }
 """What a graph with breaks refuses: the sentence by operation."""
+
+_NOTHING = object()
 
 _HALF = "it is in the middle of a replay, in an eager call or on another thread; do this after that"
 
@@ -88,6 +90,7 @@ class EagerCall(EagerPart):
         "_given",
         "_lives",
         "_reader",
+        "_result",
         "_signature",
         "modes",
         "streams",
@@ -129,6 +132,7 @@ class EagerCall(EagerPart):
         self._signature = self._read(result, leaves)
         self.kept = tuple(leaves)
         self._refuse_gradients(result, "returns")
+        self._result = result if only_tuples(result) else _NOTHING  # else it may have changed
         self._settle(args, kwargs)
 
     def _read(self, result: Any, leaves: list[Any]) -> object:
@@ -137,19 +141,21 @@ class EagerCall(EagerPart):
             hash(signature)
         except TypeError as error:
             raise CaptureError(
-                f"{self.what} returned a value that replays can't compare with theirs ({error}); return arrays, "
-                "hashable values, or tuples, lists, dicts and dataclasses of them.",
+                f"{self.what} returned a value that replays can't compare with theirs ({error}); return "
+                "arrays, hashable values, or tuples, lists, dicts and dataclasses of them.",
                 reason="other",
             ) from error
         return signature
 
     def _refuse_gradients(self, value: Any, verb: str) -> None:
         for _, x, array_type in self._reader.arrays_in(value, ""):
-            if array_type.kind == "tensor" and x.requires_grad and array_type.package.is_grad_enabled():
+            if array_type.kind != "tensor":
+                continue
+            if x.requires_grad and array_type.package.is_grad_enabled():
                 raise UnsupportedError(
-                    f"{self.what} {verb} a tensor that requires grad, and no gradients pass through a break: the "
-                    "backward pass would read what the capture has saved. Pass its detach(), or capture under "
-                    "no_grad().",
+                    f"{self.what} {verb} a tensor that requires grad, and no gradients pass through a break: "
+                    "the backward pass would read what the capture has saved. Pass its detach(), or capture "
+                    "under no_grad().",
                     capability="autograd",
                 )
 
@@ -160,17 +166,17 @@ class EagerCall(EagerPart):
 
     def run(self, stream: Stream, live: Mapping[str, object]) -> None:
         """Call it, in a replay, and copy what it returns to where the next segment reads it."""
-        given = self._given if self._fixed else self._rebuilt(live)
+        args, kwargs = self._given if self._fixed else self._rebuilt(live)
         try:
-            with ExitStack() as stack:
-                for modes in self.modes:
-                    if not modes.are_on():
-                        stack.enter_context(modes.entered())
-                result = self._function(*given[0], **given[1])
+            result = self._function(*args, **kwargs)
+            if result is not self._result:
                 self._take(result, stream)
-                self._settle(*given)
+            if self.streams or self.valid_rows is not None:
+                self._settle(args, kwargs)
         except BaseException as error:
-            error.add_note(f"It came from {self.what}, in a replay; the next replay begins at the first segment.")
+            error.add_note(
+                f"It came from {self.what}, in a replay; the next replay begins at the first segment."
+            )
             raise
 
     def _rebuilt(self, live: Mapping[str, object]) -> Any:
@@ -180,8 +186,8 @@ class EagerCall(EagerPart):
         leaves: list[Any] = []
         if self._read(result, leaves) != self._signature:
             raise GraphStateError(
-                f"{self.what} returned something else than in the capture: {self._difference(result)}. The segments "
-                "read what it returned there; keep what may change inside the call."
+                f"{self.what} returned something else than in the capture: {self._difference(result)}. The "
+                "segments read what it returned there; keep what may change inside the call."
             )
         pairs = [pair for pair in zip(self.kept, leaves, strict=True) if pair[0] is not pair[1]]
         if pairs:
@@ -206,14 +212,20 @@ class EagerCall(EagerPart):
     def _difference(self, result: Any) -> str:
         """Say in what a result differs from the captured one."""
         now: list[Any] = []
+        x: Any
         signature = self._read(result, now)
         if len(now) != len(self.kept):
             return f"{len(now)} arrays, and not {len(self.kept)}"
         for i, (x, y) in enumerate(zip(self.kept, now, strict=True)):
             then, here = (self._reader.read((each,), []) for each in (x, y))
             if then != here:
-                return f"array {i} has shape {tuple(y.shape)} and type {y.dtype}, and not {tuple(x.shape)} and {x.dtype}"
+                was, now_is = (f"{tuple(each.shape)} and type {each.dtype}" for each in (x, y))
+                return f"array {i} has shape {now_is}, and not {was}"
         return f"other Python values ({signature!r}, and not {self._signature!r})"
+
+
+def _no_launch() -> None:
+    pass
 
 
 def _clear(arrays: Sequence[Any], rows: int) -> None:
@@ -238,7 +250,17 @@ class SegmentedRunner(Runner):
         Where it is captured.
     """
 
-    __slots__ = ("_captured_on", "_host", "_last", "_launchers", "_leases", "_running", "_waits_here", "noted", "steps")
+    __slots__ = (
+        "_bound",
+        "_captured_on",
+        "_host",
+        "_last",
+        "_leases",
+        "_running",
+        "_waits_here",
+        "noted",
+        "steps",
+    )
 
     refused = REFUSED
 
@@ -251,7 +273,7 @@ class SegmentedRunner(Runner):
         self._captured_on = place.stream
         self._host = works_on_host(place.stream)
         self._waits_here = Capability.EVENTS not in place.stream._backend.capabilities(place.stream.device)
-        self._launchers: dict[Any, list[Callable[[], None]]] = {}
+        self._bound: dict[Any, list[tuple[Callable[[], None], EagerCall | None]]] = {}
         self._running = threading.Lock()
         self._last: Stream | None = None
 
@@ -297,7 +319,9 @@ class SegmentedRunner(Runner):
     @property
     def labels(self) -> tuple[LabelledRange, ...]:
         """The labels, in the nodes of the whole graph."""
-        return tuple((each.name, each.start, each.stop, *each.site) for each in self.noted if each.start < each.stop)
+        return tuple(
+            (each.name, each.start, each.stop, *each.site) for each in self.noted if each.start < each.stop
+        )
 
     def node_count(self) -> int:
         """Return how many nodes and calls there are so far."""
@@ -354,8 +378,8 @@ class SegmentedRunner(Runner):
         try:
             if stream._is_capturing():
                 raise CaptureError(
-                    f"replay onto the {describe(stream)}, which is capturing: a graph with breaks calls Python between "
-                    "its segments, and no graph can; capture the work of its segments there.",
+                    f"replay onto the {describe(stream)}, which is capturing: a graph with breaks calls "
+                    "Python between its segments, and no graph can; capture the work of its segments there.",
                     reason="illegal_call",
                 )
             self._follow(stream)
@@ -377,21 +401,34 @@ class SegmentedRunner(Runner):
             raise GraphStateError(f"Graph.replay(): {fact}; live= gives {sorted(wanted)}.")
 
     def _steps(self, stream: Stream, live: Mapping[str, object]) -> None:
-        launchers = iter(self._launchers_on(stream))
-        for step in self.steps:
-            if isinstance(step, EagerCall):
+        with ExitStack() as stack:
+            now: tuple[ModeState, ...] | None = None
+            for launch, call in self._steps_on(stream):
+                if call is None:
+                    launch()
+                    continue
+                if call.modes != now:
+                    stack.close()
+                    now = call.modes
+                    for modes in now:
+                        if not modes.are_on():
+                            stack.enter_context(modes.entered())
                 if self._host:
                     stream.synchronize()
-                step.run(stream, live)
-            else:
-                next(launchers)()
+                call.run(stream, live)
 
-    def _launchers_on(self, stream: Stream) -> list[Callable[[], None]]:
+    def _steps_on(self, stream: Stream) -> list[tuple[Callable[[], None], EagerCall | None]]:
+        """Return what launches each segment on a stream, and the calls in their places."""
         key = self._key(stream)
-        found = self._launchers.get(key)
+        found = self._bound.get(key)
         if found is None:
-            make_room(self._launchers)
-            found = self._launchers[key] = [Binding(each, stream.held()).launcher() for each in self.segments]
+            make_room(self._bound)
+            found = self._bound[key] = [
+                (_no_launch, each)
+                if isinstance(each, EagerCall)
+                else (Binding(each, stream.held()).launcher(), None)
+                for each in self.steps
+            ]
         return found
 
     def _key(self, stream: Stream) -> object:
@@ -405,7 +442,7 @@ class SegmentedRunner(Runner):
             raise GraphStateError(f"the graph can't be reset: {_HALF}.")
         try:
             super().end(why)
-            self._launchers.clear()
+            self._bound.clear()
             for each in self.segments:
                 each.end(why)
             for lease in self._leases:

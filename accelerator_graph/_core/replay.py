@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..backends.base import GraphContents, NativeCalls, NodeSetter, Recorder
     from ..interop.base import Framework
     from ._fast import Launch, Launcher
-    from .capture import Captured
+    from .capture import Captured, LabelledRange
     from .memory import Measured
     from .node_changes import NodeChanges
     from .pools import Lease
@@ -675,8 +675,8 @@ class Runner:
     def replay_with(self, live: Mapping[str, object], stream: Stream | None) -> None:
         """Launch with live objects, which only graphs with breaks have. Raises as `Graph.replay`."""
         raise GraphStateError(
-            "Graph.replay(): live= is for graphs with breaks, captured with graph(g, breaks=True); the work of "
-            "this one has its arguments from the capture."
+            "Graph.replay(): live= is for graphs with breaks, captured with graph(g, breaks=True); the work "
+            "of this one has its arguments from the capture."
         )
 
     def replay_again(self, named: object) -> bool:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .contents import Label, all_nodes
 from .names import demangled
-
-if TYPE_CHECKING:
-    from .._core.replay import EagerPart
 
 
 class GraphDescription(NamedTuple):
@@ -103,32 +100,6 @@ class GraphDescription(NamedTuple):
     def __repr__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds().items()) or "no nodes"
         return f"<GraphDescription of a graph of {self.backend!r}, device {self.device}: {kinds}>"
-
-
-def joined(
-    parts: Sequence[GraphDescription | EagerPart], labels: Iterable[tuple[str, int, int, str, int]]
-) -> GraphDescription:
-    """Return the description of a graph with breaks: its segments, and a node for each call between them."""
-    nodes: list[GraphNode] = []
-    edges: list[GraphEdge] = []
-    ends: list[int] = []
-    for part in parts:
-        first = len(nodes)
-        if isinstance(part, GraphDescription):
-            whole = part
-            inner = {edge.target for edge in part.edges}
-            nodes += [node._replace(id=first + node.id) for node in part.nodes]
-            edges += [edge._replace(source=first + edge.source, target=first + edge.target) for edge in part.edges]
-            begins = [first + node.id for node in part.nodes if node.id not in inner]
-            outer = {edge.source for edge in part.edges}
-            last = [first + node.id for node in part.nodes if node.id not in outer]
-        else:
-            nodes.append(GraphNode(first, "eager", part.name, file=part.file, line=part.line))
-            begins = last = [first]
-        edges += [GraphEdge(source, target) for target in begins for source in ends]
-        ends = last
-    edges.sort(key=lambda edge: (edge.target, edge.source))
-    return whole._replace(nodes=tuple(nodes), edges=tuple(edges), labels=tuple(map(Label._make, labels)))
 
 
 def _ordered(contents: GraphContents) -> GraphContents:

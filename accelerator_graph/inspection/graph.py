@@ -9,16 +9,15 @@ from .._core import memory as measuring
 from .._core import ownership, profiling, replay
 from .._core.graph import BaseGraph
 from .._core.labels import if_in_order
-from ..backends.base import DeviceMemory
+from ..backends.base import DeviceMemory, GraphEdge, GraphNode
 from ..errors import AcceleratorGraphError
 from .contents import Label
-from .description import GraphDescription, joined
+from .description import GraphDescription
 from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from .profile import GraphProfile
 
 if TYPE_CHECKING:
     from .._core.capture import Captured
-    from ..backends.base import GraphEdge, GraphNode
 
 
 def describe(graph: BaseGraph) -> GraphDescription:
@@ -26,7 +25,11 @@ def describe(graph: BaseGraph) -> GraphDescription:
     graph._kept("describe()")
     runner = graph._runner_for("describe()")
     found = [each if isinstance(each, replay.EagerPart) else _described(each) for each in runner.parts]
-    return found[0] if len(found) == 1 and isinstance(found[0], GraphDescription) else joined(found, runner.labels)
+    return (
+        found[0]
+        if len(found) == 1 and isinstance(found[0], GraphDescription)
+        else _joined(found, runner.labels)
+    )
 
 
 def _described(runner: replay.Runner) -> GraphDescription:
@@ -45,6 +48,34 @@ def _described(runner: replay.Runner) -> GraphDescription:
         captured.mode,
         (pool[0], pool[1]),
     )
+
+
+def _joined(
+    parts: Sequence[GraphDescription | replay.EagerPart], labels: Iterable[tuple[str, int, int, str, int]]
+) -> GraphDescription:
+    """Return the description of a graph with breaks: its segments, and a node for each call between them."""
+    nodes: list[GraphNode] = []
+    edges: list[GraphEdge] = []
+    ends: list[int] = []
+    for part in parts:
+        first = len(nodes)
+        if isinstance(part, GraphDescription):
+            whole = part
+            inner = {edge.target for edge in part.edges}
+            nodes += [node._replace(id=first + node.id) for node in part.nodes]
+            edges += [
+                edge._replace(source=first + edge.source, target=first + edge.target) for edge in part.edges
+            ]
+            begins = [first + node.id for node in part.nodes if node.id not in inner]
+            outer = {edge.source for edge in part.edges}
+            last = [first + node.id for node in part.nodes if node.id not in outer]
+        else:
+            nodes.append(GraphNode(first, "eager", part.name, file=part.file, line=part.line))
+            begins = last = [first]
+        edges += [GraphEdge(source, target) for target in begins for source in ends]
+        ends = last
+    edges.sort(key=lambda edge: (edge.target, edge.source))
+    return whole._replace(nodes=tuple(nodes), edges=tuple(edges), labels=tuple(map(Label._make, labels)))
 
 
 def _with_origins(

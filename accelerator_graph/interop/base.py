@@ -53,7 +53,10 @@ Undo = Callable[[], object]
 
 
 class ModeState(ABC):
-    """The modes of a framework, such as torch's autocast, as they were on one thread at one moment."""
+    """The modes of a framework, such as torch's autocast, as they were on one thread at one moment.
+
+    Two that are equal are the same modes.
+    """
 
     __slots__ = ()
 

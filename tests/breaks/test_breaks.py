@@ -115,8 +115,11 @@ def test_work_that_a_call_enqueues_is_done_before_its_result_is_copied(stream):
 @pytest.mark.parametrize(
     ("now", "fact"),
     [
-        (lambda x: np.ones(4), r"array 0 has shape \(4,\) and type float64, and not \(3,\) and float64"),
-        (lambda x: np.ones(3, "f4"), r"array 0 has shape \(3,\) and type float32, and not \(3,\) and float64"),
+        (lambda x: np.ones(4), r"array 0 has shape \(4,\) and type float64, and not \(3,\) and type float64"),
+        (
+            lambda x: np.ones(3, "f4"),
+            r"array 0 has shape \(3,\) and type float32, and not \(3,\) and type float64",
+        ),
         (lambda x: (x, x), "2 arrays, and not 1"),
         (lambda x: 5, "0 arrays, and not 1"),
     ],
@@ -132,7 +135,9 @@ def test_a_result_of_another_kind_is_refused_and_named(stream, now, fact):
     with ag.graph(graph, breaks=True):
         y = changing(x)
         launch(np.copyto, x, y)
-    with pytest.raises(ag.GraphStateError, match=f"changing at .* returned something else than in the capture: {fact}"):
+    with pytest.raises(
+        ag.GraphStateError, match=f"changing at .* returned something else than in the capture: {fact}"
+    ):
         graph.replay()
     graph.replay()
     stream.synchronize()
@@ -152,7 +157,10 @@ def test_a_plain_value_that_differs_is_refused(stream):
 
 def test_a_value_that_can_not_be_compared_is_refused_in_the_capture(stream):
     graph = ag.Graph()
-    with pytest.raises(ag.CaptureError, match="returned a value that replays can't compare"), ag.graph(graph, breaks=True):
+    with (
+        pytest.raises(ag.CaptureError, match="returned a value that replays can't compare"),
+        ag.graph(graph, breaks=True),
+    ):
         ag.eager(lambda: {1, 2})()
     assert graph.state == "empty"
 
@@ -190,9 +198,11 @@ def test_live_objects_are_found_in_containers(stream):
     assert seen == [(batch, batch), ("second", "second")]
     with pytest.raises(ag.GraphStateError, match=r"no 'batch' was given; live= gives \['batch'\]"):
         graph.replay()
-    with pytest.raises(ValueError, match="live: 'x' stands for another object"), ag.graph(ag.Graph(), breaks=True):
-        ag.live("x", 1.5)
-        ag.live("x", 2.5)
+    with (
+        pytest.raises(ValueError, match="live: 'x' stands for another object"),
+        ag.graph(ag.Graph(), breaks=True),
+    ):
+        [ag.live("x", each) for each in (1.5, 2.5)]
     with pytest.raises(TypeError, match="live: the name must be a str"):
         ag.live(1, 2)
     with ag.Graph() as plain:
@@ -277,7 +287,13 @@ def test_labels_go_on_over_breaks(stream):
         with ag.label("end"):
             launch(int)
     found = [(each.name, each.start, each.stop) for each in graph.describe().labels]
-    assert found == [("layer", 0, 4), ("attention", 1, 3), ("layer", 4, 8), ("attention", 5, 7), ("end", 8, 9)]
+    assert found == [
+        ("layer", 0, 4),
+        ("attention", 1, 3),
+        ("layer", 4, 8),
+        ("attention", 5, 7),
+        ("end", 8, 9),
+    ]
     nodes = graph.describe().nodes
     assert [node.kind for node in nodes] == ["host", "eager", "host", "eager"] * 2 + ["host"]
     assert ag.GraphDescription.from_json(graph.describe().to_json()) == graph.describe()
@@ -339,7 +355,7 @@ def test_what_can_not_be_marked():
         pass
 
     for what in (generator, coroutine):
-        with pytest.raises(TypeError, match="eager can't mark .* body runs after the call"):
+        with pytest.raises(TypeError, match=r"eager can't mark .* body runs after the call"):
             ag.eager(what)
     with pytest.raises(TypeError, match="eager: the argument must be a function, not 3"):
         ag.eager(3)

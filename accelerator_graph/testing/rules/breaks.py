@@ -13,7 +13,7 @@ from .._work import A, B
 
 
 class BreakRules(Case):
-    """A graph with breaks does what its body does when it runs, once in the capture and once in each replay."""
+    """A graph with breaks does what its body does, once in the capture and once in each replay."""
 
     def broken(self, cell: Any, call: Any, stream: ag.Stream, **how: Any) -> ag.Graph:
         """Capture two pieces of work on a cell with a call between them."""
@@ -27,7 +27,12 @@ class BreakRules(Case):
     def test_breaks_run_in_the_capture_and_in_replays(self) -> None:
         """An eager call sees what the segment before it has written, in the capture and in each replay."""
         stream, cell, seen = self.stream(), self.cell(), list[int]()
-        graph = self.broken(cell, ag.eager(lambda: seen.append(self.read(cell))), stream)
+
+        @ag.eager
+        def call() -> None:
+            seen.append(self.read(cell))
+
+        graph = self.broken(cell, call, stream)
         assert self.read(cell) == applied(2)
         for _ in range(2):
             graph.replay()
@@ -180,7 +185,7 @@ class BreakRules(Case):
 
     @needs(Capability.EVENTS)
     def test_breaks_wait_for_the_streams_that_are_named(self) -> None:
-        """The next segment waits for what an eager call leaves on a stream that ``eager(streams=...)`` names."""
+        """The next segment waits for what an eager call leaves on a stream that it was marked with."""
         stream, side, cell = self.stream(), self.stream(), self.cell()
 
         @ag.eager(streams=[side])
