@@ -112,6 +112,7 @@ def test_work_that_a_call_enqueues_is_done_before_its_result_is_copied(stream):
         graph.replay()
 
 
+@pytest.mark.promise("breaks-check-results")
 @pytest.mark.parametrize(
     ("now", "fact"),
     [
@@ -144,6 +145,7 @@ def test_a_result_of_another_kind_is_refused_and_named(stream, now, fact):
     assert x.tolist() == [3] * 3
 
 
+@pytest.mark.promise("breaks-check-results")
 def test_a_plain_value_that_differs_is_refused(stream):
     values = iter([3, 3, 4])
     graph = ag.Graph()
@@ -165,6 +167,7 @@ def test_a_value_that_can_not_be_compared_is_refused_in_the_capture(stream):
     assert graph.state == "empty"
 
 
+@pytest.mark.promise("breaks-keep-inputs")
 def test_containers_are_those_of_the_call(stream):
     seen, given = [], [1]
 
@@ -211,6 +214,7 @@ def test_live_objects_are_found_in_containers(stream):
         plain.replay(live={"batch": 1})
 
 
+@pytest.mark.promise("breaks-keep-inputs")
 def test_inputs_of_a_call_live_as_long_as_the_graph(stream):
     graph, made = ag.Graph(), []
 
@@ -312,6 +316,7 @@ def test_an_empty_body_and_one_of_calls_only(stream):
     assert log == [1, 1]
 
 
+@pytest.mark.promise("breaks-refuse")
 def test_what_a_graph_with_breaks_does_not_do(stream, tmp_path):
     graph, other = ag.Graph(keep_graph=True), ag.Graph(keep_graph=True)
     with ag.graph(graph, breaks=True):
@@ -379,6 +384,7 @@ def test_methods_can_be_marked(stream):
     assert model.seen == [1, 1]
 
 
+@pytest.mark.promise("breaks-half-run")
 def test_a_replay_beside_one_of_another_thread_is_refused(stream):
     reached, go_on, errors = threading.Event(), threading.Event(), []
     graph = ag.Graph()
@@ -405,6 +411,7 @@ def test_a_replay_beside_one_of_another_thread_is_refused(stream):
     assert not errors
 
 
+@pytest.mark.promise("breaks-half-run")
 def test_an_error_of_a_call_has_its_name(stream):
     fails = iter([False, True])
 
