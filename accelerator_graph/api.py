@@ -16,7 +16,7 @@ from ._core.graph import HAS_EXECUTABLE, BaseGraph
 from ._core.graph import graph as _graph
 from ._core.replay import Changing
 from ._core.streams import Stream
-from ._interpreter import boolean, caller, setting, variable
+from ._interpreter import caller, setting, variable
 from ._interpreter.interruptions import if_skipped, sure_exit
 from .errors import AcceleratorGraphError, GraphStateError
 from .interop import base as frameworks
@@ -729,9 +729,10 @@ class graph(_graph[G]):
         the thread, which waits for the current one.
     prepare : bool
         Synchronise the current stream before the capture, or the captured one if it was named.
-    breaks : bool
+    breaks : bool or iterable
         Break the capture at every call of a function that is marked with `eager`, and at every
-        `graph_break`: a replay calls the function between two segments.
+        `graph_break`: a replay calls the function between two segments. Functions, methods as in
+        ``Class.method``, and modules of torch that are named here are marked meanwhile.
 
     Raises
     ------
@@ -757,11 +758,15 @@ class graph(_graph[G]):
         capture_error_mode: CaptureMode | None = None,
         *,
         prepare: bool = True,
-        breaks: bool = False,
+        breaks: bool | Iterable[object] = False,
     ) -> None:
         super().__init__(g, pool, stream, capture_error_mode, prepare=prepare)
         self._recording: Recording | None = None
-        self._breaks = breaks is not False and boolean(breaks, "graph: breaks")
+        self._breaks: tuple[object, ...] | bool = False
+        if breaks is not False:
+            from ._breaks.marks import checked_breaks
+
+            self._breaks = checked_breaks(breaks)
 
     def __enter__(self) -> G:
         if not self._breaks:
@@ -772,7 +777,9 @@ class graph(_graph[G]):
         g._check("capture_begin()")
         place = g._where(self._stream or g._given_stream, g._backend_name, side=True, prepare=self._prepare)
         pool = self._pool[0] if self._pool else g._graph_pool
-        self._recording = recording = Recording(g, place, pool, self._mode or g._mode)
+        self._recording = recording = Recording(
+            g, place, pool, self._mode or g._mode, () if self._breaks is True else self._breaks or ()
+        )
         recording.guard = if_skipped(self, recording.abandon)
         try:
             recording.begin()

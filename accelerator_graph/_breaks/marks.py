@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import wraps
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from .._interpreter import runs_later
@@ -95,6 +98,79 @@ def _marked(
         return found
 
     return marked
+
+
+# ---- marks for the time of one capture -----------------------------------------------------------
+
+
+def checked_breaks(breaks: object) -> tuple[object, ...] | bool:
+    """Return what `graph` was given for `breaks`: False, True, or functions, methods and modules.
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+    """
+    if isinstance(breaks, bool):
+        return breaks
+    named = tuple(breaks) if isinstance(breaks, Iterable) and not isinstance(breaks, str) else ()
+    for each in named:
+        if not (isinstance(each, FunctionType) or hasattr(each, "forward")) or runs_later(each):
+            raise TypeError(
+                f"graph: breaks can't name {each!r}; name functions, methods as in Class.method, and modules "
+                "of torch, or mark what calls it with accelerator_graph.eager."
+            )
+    if not named:
+        raise TypeError(
+            f"graph: breaks must be True, False, or functions, methods and modules, not {breaks!r}."
+        )
+    return named
+
+
+def mark_until(stack: ExitStack, named: Iterable[Any]) -> None:
+    """Mark functions, methods and modules, wherever they are found by name, until the stack is closed.
+
+    Raises
+    ------
+    ValueError
+        A function is found in no module and in no class.
+    """
+    for each in named:
+        places = _places(each)
+        if not places:
+            raise ValueError(
+                f"graph: {each!r} is found by its name in no module and no class, so its calls can't be seen; "
+                "mark it with accelerator_graph.eager."
+            )
+        for owner, name in places:
+            _put(stack, owner, name, eager(getattr(owner, name)))
+
+
+def _places(named: Any) -> list[tuple[Any, str]]:
+    """Return the objects that have a function as an attribute, and its name there."""
+    if not isinstance(named, FunctionType):
+        return [(named, "forward")]
+    scope: Any = sys.modules.get(named.__module__)
+    *outer, name = named.__qualname__.split(".")
+    for each in outer:
+        scope = getattr(scope, each, None)
+    if outer:
+        return [(scope, name)] if isinstance(scope, type) and vars(scope).get(name) is named else []
+    modules = [each for each in list(sys.modules.values()) if isinstance(each, ModuleType)]
+    return [
+        (module, key) for module in modules for key, value in list(vars(module).items()) if value is named
+    ]
+
+
+def _put(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
+    had = name in vars(owner)
+    stack.callback(setattr, owner, name, getattr(owner, name)) if had else stack.callback(
+        delattr, owner, name
+    )
+    setattr(owner, name, value)
+
+
+# ---- marks inside a capture ----------------------------------------------------------------------
 
 
 def graph_break() -> None:

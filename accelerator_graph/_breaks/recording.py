@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from .._arrays.containers import rebuild
@@ -15,7 +16,7 @@ from .._core.streams import Stream
 from .._interpreter import caller
 from ..errors import CaptureError, GraphStateError
 from ..interop import registry as interop
-from .marks import thread
+from .marks import mark_until, thread
 from .segments import EagerCall, Label, Live, SegmentedRunner
 
 if TYPE_CHECKING:
@@ -38,9 +39,18 @@ class Recording:
         The pool of all segments.
     mode : str
         The capture mode of all segments.
+    named : iterable
+        Functions, methods and modules that are marked meanwhile.
     """
 
-    def __init__(self, graph: BaseGraph, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
+    def __init__(
+        self,
+        graph: BaseGraph,
+        place: Where,
+        pool: PoolId | None,
+        mode: CaptureMode,
+        named: Iterable[object] = (),
+    ) -> None:
         self._graph = graph
         self._place = place
         self._pool = pool
@@ -51,6 +61,8 @@ class Recording:
         self._open: list[tuple[Mark, Label]] = []
         """The labels that are open at a break."""
         self._entry: stream_stack.Entry | None = None
+        self._named = named
+        self._marks = ExitStack()
         self.guard: object = None
         """Abandons everything if the end of the ``with`` block is skipped."""
 
@@ -67,6 +79,7 @@ class Recording:
                 "break only one; capture this graph before that one, or without breaks."
             )
         thread.recording = self
+        mark_until(self._marks, self._named)
         self._entry = stream_stack.new_entry(self.stream)
         stream_stack.enter(self._entry)
         self.begin_segment()
@@ -221,6 +234,7 @@ class Recording:
     def _leave(self) -> None:
         if thread.recording is self:
             thread.recording = None
+        self._marks.close()
         if self._entry is not None:
             stream_stack.leave(self._entry)
             self._entry = None

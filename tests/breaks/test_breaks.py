@@ -384,6 +384,54 @@ def test_methods_can_be_marked(stream):
     assert model.seen == [1, 1]
 
 
+def halve(x):
+    return x / 2
+
+
+class Model:
+    def half(self, x):
+        return halve(x)
+
+
+class Module:
+    def __call__(self, x):
+        return self.forward(x)
+
+    def forward(self, x):
+        return x / 2
+
+
+@pytest.mark.promise("breaks-by-name")
+def test_calls_that_nobody_can_decorate_are_named(stream):
+    module = Module()
+    for named, call in (
+        (halve, lambda: halve(1)),
+        (Model.half, lambda: Model().half(1)),
+        (module, lambda: module(1)),
+    ):
+        graph = ag.Graph(keep_graph=True)
+        before = halve, Model.half, vars(module).copy()
+        with ag.graph(graph, breaks=[named]):
+            launch(int)
+            assert call() == 0.5
+            launch(int)
+        assert [node.kind for node in graph.describe().nodes] == ["host", "eager", "host"]
+        assert (halve, Model.half, vars(module)) == before
+        with pytest.raises(ZeroDivisionError), ag.graph(ag.Graph(), breaks=[named]):
+            raise ZeroDivisionError
+        assert (halve, Model.half, vars(module)) == before
+    for wrong in ([], "aten::mm", ["aten::mm"], [int], 3):
+        with pytest.raises(TypeError, match="breaks"):
+            ag.graph(ag.Graph(), breaks=wrong)
+    graph = ag.Graph()
+    with (
+        pytest.raises(ValueError, match="found by its name in no module"),
+        ag.graph(graph, breaks=[lambda: 1]),
+    ):
+        pass
+    assert graph.state == "empty"
+
+
 @pytest.mark.promise("breaks-half-run")
 def test_a_replay_beside_one_of_another_thread_is_refused(stream):
     reached, go_on, errors = threading.Event(), threading.Event(), []
