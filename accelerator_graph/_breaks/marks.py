@@ -139,7 +139,7 @@ def mark_until(stack: ExitStack, named: Iterable[Any]) -> None:
         places = _places(each)
         if not places:
             raise ValueError(
-                f"graph: {each!r} is found by its name in no module and no class, so its calls can't be seen; "
+                f"graph: {each!r} is found by its name in no module and no class, so nobody sees its calls; "
                 "mark it with accelerator_graph.eager."
             )
         for owner, name in places:
