@@ -12,6 +12,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._breaks import marks
 from accelerator_graph._core import capture_table
+from accelerator_graph.inspection.progress import markers_of
 from core.test_interrupts import Interrupter, sample
 
 
@@ -302,6 +303,35 @@ def test_labels_go_on_over_breaks(stream):
     assert [node.kind for node in nodes] == ["host", "eager", "host", "eager"] * 2 + ["host"]
     assert ag.GraphDescription.from_json(graph.describe().to_json()) == graph.describe()
     assert [(edge.source, edge.target) for edge in graph.describe().edges] == [(i, i + 1) for i in range(8)]
+
+
+def test_progress_is_that_of_the_segment_that_runs(stream):
+    found, gate = [], threading.Semaphore(0)
+    graph = ag.Graph(observe=ag.progress())
+
+    @ag.eager
+    def call():
+        found.append(str(markers_of(graph).place()) if graph.state == "ready" else "")
+
+    def stop():
+        if graph.state == "ready":
+            assert gate.acquire(timeout=60)
+
+    with ag.graph(graph, breaks=True):
+        with ag.label("first"):
+            launch(int)
+        call()
+        with ag.label("second"):
+            launch(stop)
+    for _ in range(2):
+        graph.replay()
+        while str(markers_of(graph).place()) != "in 'second'":
+            pass
+        gate.release()
+        stream.synchronize()
+        assert str(markers_of(graph).place()) == "the last run has ended"
+    assert found[0] == ""
+    assert set(found[1:]) <= {"in no label", "the last run has ended"}
 
 
 def test_an_empty_body_and_one_of_calls_only(stream):
