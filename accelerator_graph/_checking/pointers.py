@@ -41,7 +41,9 @@ class Addresses(NamedTuple):
 
 
 def addresses(
-    nodes: Sequence[GraphNode], parameters: Sequence[NodeParameters], setters: Mapping[int, NodeSetter]
+    nodes: Sequence[GraphNode],
+    parameters: Sequence[NodeParameters],
+    setters: Mapping[tuple[int, ...], NodeSetter],
 ) -> Addresses:
     """Return the addresses in the nodes of an executable.
 
@@ -52,19 +54,25 @@ def addresses(
     parameters : sequence of NodeParameters
         Those of these nodes, as they were captured.
     setters : mapping
-        By the number of a node: what has changed it since then, and has its present parameters.
+        By the numbers of a node and of those around it: what has changed it since then, and has its present
+        parameters.
     """
     found = Addresses([], [], 0)
     for node, captured in zip(nodes, parameters, strict=True):
-        blocks, setter = _flat(captured), setters.get(node.id)
-        now = blocks if setter is None else list(setter.blocks)
-        # a setter without blocks can only enable the node
-        found = _add(found, node, captured, iter(now if len(now) == len(blocks) else blocks), ())
+        found = _add(found, node, captured, iter(_present(captured, (node.id,), setters)), ())
     return found
 
 
-def _flat(node: NodeParameters) -> list[bytes]:
-    return [*(node.blocks or ()), *(block for each in node.inside for block in _flat(each))]
+def _present(
+    node: NodeParameters, path: tuple[int, ...], setters: Mapping[tuple[int, ...], NodeSetter]
+) -> Sequence[bytes]:
+    """Return the blocks of a node and of those inside it, as they are now."""
+    blocks = list(node.blocks or ())
+    for number, each in enumerate(node.inside):
+        blocks += _present(each, (*path, number), setters)
+    setter = setters.get(path)
+    # a setter without blocks can only enable the node
+    return blocks if setter is None or len(setter.blocks) != len(blocks) else setter.blocks
 
 
 def _add(

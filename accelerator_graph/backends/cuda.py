@@ -134,12 +134,14 @@ class CudaBackend(
         driver = self.driver
         driver.within(driver.place_of(stream), _capture.record_graph, driver, stream, graph.handle)
 
-    def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
+    def node_setter(
+        self, graph: Graph, executable: Executable, node: int, *inside: int
+    ) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a kernel, a copy, a fill or a child graph."""
         from ._cuda.node import node_setter
 
         with self.driver.current(graph.place):
-            return node_setter(self.driver, graph, executable, node)
+            return node_setter(self.driver, graph, executable, node, *inside)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ or run in clusters."""

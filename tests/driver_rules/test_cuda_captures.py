@@ -124,6 +124,16 @@ event_destroy inside    other   any           ok      ok            ok
 event_destroy outside   any     any           ok      ok            ok
 record_with 0 e s       any     any           ok      ok            ok
 record_with 2 e s       any     any           1=      1=            1=
+record_with 1 e s       any     any           ok      ok            ok
+record_with 1 inside s  any     any           ok      ok            ok
+record_with 1 e a       any     any           1=      1=            1=
+record_with 1 e legacy  any     blocking      906     906           906
+record_with 1 e legacy  any     non-blocking  1=      1=            1=
+wait_with 1 s outside   any     any           ok      ok            ok
+wait_with 1 s fresh     any     any           ok      ok            ok
+wait_with 1 s inside    any     any           1=      1=            1=
+wait_with 1 a outside   any     any           1=      1=            1=
+wait_with 2 s outside   any     any           1=      1=            1=
 elapsed outside outside  any    any           400=    400=          400=
 wait s outside          here    any           905     905           905
 wait s outside          other   any           905     905           905
@@ -269,6 +279,19 @@ an event recorded outside after all
     fork; fill a; record f a; record f b; wait s f = 905; end s = 901
 an event that is destroyed
     fork; event_destroy e; fill a; record f a; wait s f; event_destroy f; end s
+
+# external events
+an external event joins nothing
+    begin s; fill s; record_with 1 e s; wait a e; status a = none; wait s e; fill s; end s
+an external event of another capture
+    begin s; begin a; record_with 1 e s; wait_with 1 a e; fill a; record_with 1 f a; wait_with 1 s f;
+    status s = active; status a = active; end a; end s
+an external event of a capture that has ended
+    begin s; record_with 1 e s; end s; event_query e; event_sync e; wait a e; sync a
+asking for an external event of a capture [relaxed]
+    begin s; record_with 1 e s; event_query e; event_sync e; status s = active; end s
+external events in a broken capture
+    begin s; sync s = 900; record_with 1 e s = 901; wait_with 1 s outside = 901; end s = 901
 
 # events of other captures
 events of another capture

@@ -117,7 +117,10 @@ class Verbs:
         return driver.cuEventElapsedTime(self._event(start), self._event(end))
 
     def do_wait(self, stream: str, event: str) -> Any:
-        return driver.cuStreamWaitEvent(self.streams[stream], self._event(event), 0)
+        return self.do_wait_with("0", stream, event)
+
+    def do_wait_with(self, flags: str, stream: str, event: str) -> Any:
+        return driver.cuStreamWaitEvent(self.streams[stream], self._event(event), int(flags))
 
     # ---- memory and work ----------------------------------------------------------------
 
