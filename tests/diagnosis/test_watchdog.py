@@ -42,14 +42,16 @@ class Gates:
 
 
 @pytest.fixture
-def gates():
-    return Gates()
-
-
-@pytest.fixture
 def stream():
     with ag.Stream(backend="cpu") as stream:
         yield stream
+
+
+@pytest.fixture
+def gates(stream):
+    gates = Gates()
+    yield gates
+    stream.synchronize()  # a test that leaves work waiting hangs itself, and no other one later
 
 
 def captured(stream, gates, **how):
@@ -251,7 +253,7 @@ def test_the_watchdog_calls_no_backend(stream, gates, monkeypatch):
     with ag.watchdog(graph, 0.05, file=io.StringIO()) as dog:
         dog._thread.join(LIMIT)
         stream.query()
-    for _ in range(4):
+    for _ in range(5):
         gates.open.release()
     assert dog.report.places == {0: "in no label"}
     assert callers == {threading.current_thread()}
