@@ -143,6 +143,10 @@ wait a inside           any     any           ok      ok            ok
 wait legacy inside      any     any           906     906           906
 begin s                 here    any           401=    401=          401=
 begin s                 other   any           401=    401=          401=
+add_graph s             any     any           ok      ok            ok
+add_record s e          any     any           ok      ok            ok
+add_wait s outside      any     any           ok      ok            ok
+add_wait s fresh        any     any           ok      ok            ok
 
 instantiate             here    any           900     900           ok
 instantiate             other   any           900     ok            ok
@@ -290,6 +294,9 @@ an external event of a capture that has ended
     begin s; record_with 1 e s; end s; event_query e; event_sync e; wait a e; sync a
 asking for an external event of a capture [relaxed]
     begin s; record_with 1 e s; event_query e; event_sync e; status s = active; end s
+nodes that are added to two captures
+    begin s; begin a; fill s; add_record s e; add_wait a e; fill a; add_record a f; add_wait s f; add_graph s;
+    status s = active; status a = active; end a; end s; query b
 external events in a broken capture
     begin s; sync s = 900; record_with 1 e s = 901; wait_with 1 s outside = 901; end s = 901
 
