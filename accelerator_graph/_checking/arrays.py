@@ -48,14 +48,8 @@ class WatchedMemory(weakref.ref[Any]):
 def watched(array: object, how: str, thread: int) -> WatchedMemory:
     """Reference the memory of an array weakly. Raises TypeError if that is not possible.
 
-    Parameters
-    ----------
-    array : object
-        The array.
-    how : str
-        For a message: how the library has come to know it.
-    thread : int
-        The thread on which it is used, if this one runs no code of the user's.
+    The message of an error says `how` the library has come to know it. If this thread runs no code of the
+    user's, the array is used on the other `thread`.
     """
     memory = memory_of(array)
     try:

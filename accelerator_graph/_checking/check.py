@@ -80,10 +80,8 @@ _definitions: WeakKeyDictionary[Captured, _Definition] = WeakKeyDictionary()
 def _definition(captured: Captured) -> _Definition:
     found = _definitions.get(captured)
     if found is None:
-        contents, parameters = (
-            captured.backend.nodes(captured.native),
-            captured.backend.parameters(captured.native),
-        )
+        backend, native = captured.backend, captured.native
+        contents, parameters = backend.nodes(native), backend.parameters(native)
         found = _Definition(contents, parameters, addresses(contents[0], parameters, {}))
         _definitions[captured] = found
     return found
@@ -151,19 +149,7 @@ class _Block(NamedTuple):
 
 
 class _Places:
-    """What is known of the memory that a graph may use.
-
-    Parameters
-    ----------
-    runner : Runner
-        The graph.
-    captured : Captured
-        Its definition.
-    found : Addresses
-        The addresses in it.
-    retained : iterable
-        Objects that the graph keeps alive, beside those of its runner.
-    """
+    """What is known of the memory that a graph may use, by the graph, the allocators and the driver."""
 
     def __init__(
         self, runner: Runner, captured: Captured, found: Addresses, retained: Iterable[object]

@@ -25,16 +25,15 @@ class Watchlist:
     ----------
     every : int
         Check it ahead of every so many replays as well; 0 for no others.
+    keeps_graph : bool
+        Whether the graph's definition is to be kept, so that its addresses can be checked.
     """
 
-    __slots__ = ("__weakref__", "_checked", "_due", "_entries", "_every", "_replays", "_runner")
-
-    keeps_graph = False
-    """Whether the graph's definition is to be kept, so that it can be checked."""
-
-    def __init__(self, every: int = 0) -> None:
+    def __init__(self, every: int = 0, *, keeps_graph: bool = False) -> None:
         self._entries: dict[int, WatchedMemory] = {}
         self._every = every
+        self.keeps_graph: bool = keeps_graph
+        self._thread = threading.get_ident()
         self._replays = 0
         self._due = True
         self._checked: object = None
@@ -44,6 +43,10 @@ class Watchlist:
     def add(self, array: object) -> None:
         """Watch an array at the user's request. Raises TypeError if it can't be referenced weakly."""
         self._add(array, "watched", threading.get_ident())
+
+    def used(self, array: object) -> Callable[[], object]:
+        """Watch an array that the thread uses which has made this; return the undo."""
+        return self._add(array, "first used", self._thread)
 
     def arrays(self) -> list[WatchedMemory]:
         """Return the arrays, gone or not."""
@@ -92,9 +95,7 @@ class Watchlist:
             executable.let_go()
 
     def _copy(self) -> Watchlist:
-        return self._copied_to(type(self)(self._every))
-
-    def _copied_to(self, copy: Watchlist) -> Watchlist:
+        copy = Watchlist(self._every, keeps_graph=self.keeps_graph)
         for key, entry in list(self._entries.items()):
             entry.watched_by.append(weakref.ref(copy))
             copy._entries[key] = entry
@@ -108,33 +109,12 @@ class Watchlist:
         return lambda: self._entries.pop(key, None)
 
 
-class UsedArrays(Watchlist):
-    """The arrays that one capture's work uses, as far as their frameworks can see them."""
-
-    __slots__ = ("_thread",)
-
-    keeps_graph = True
-
-    def __init__(self, every: int = 0) -> None:
-        super().__init__(every)
-        self._thread = threading.get_ident()
-
-    def used(self, array: object) -> Callable[[], object]:
-        """Watch an array that the capturing thread uses; return the undo."""
-        return self._add(array, "first used", self._thread)
-
-
 class Watched(Watchlist, Lasting):
     """The arrays that a graph watches until it is reset, whatever work it does."""
-
-    __slots__ = ()
 
     def hand_on(self) -> Watchlist | None:
         """Return a list of the present arrays."""
         return self._copy() if self._entries else None
-
-    def _copy(self) -> Watchlist:
-        return self._copied_to(Watchlist())
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -186,5 +166,5 @@ class ownership(Observer):
         """Watch the arrays of a capture, unless another observer does, or the environment forbids it."""
         if variable(CHECK) == "0":
             return None
-        found = any(isinstance(each, UsedArrays) for each in capture.observations)
-        return None if found else UsedArrays(self._every)
+        found = any(isinstance(each, Watchlist) for each in capture.observations)
+        return None if found else Watchlist(self._every, keeps_graph=True)

@@ -47,15 +47,8 @@ def addresses(
 ) -> Addresses:
     """Return the addresses in the nodes of an executable.
 
-    Parameters
-    ----------
-    nodes : sequence of GraphNode
-        The graph's nodes, as a description has them.
-    parameters : sequence of NodeParameters
-        Those of these nodes, as they were captured.
-    setters : mapping
-        By the numbers of a node and of those around it: what has changed it since then, and has its present
-        parameters.
+    The `parameters` are those that the nodes were captured with. Each of the `setters`, by the numbers of its
+    node and of those around it, has changed that since then, and has the present parameters.
     """
     found = Addresses([], [], 0)
     for node, captured in zip(nodes, parameters, strict=True):

@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import combinations, pairwise
 from reprlib import repr as shortened
 from typing import Any, NamedTuple, TypeVar
@@ -14,6 +15,7 @@ from .._core import capture_table
 from .._interpreter import boolean
 from ..api import Graph
 from ..errors import GraphStateError, RanksDisagreeError, UnsupportedError
+from ..inspection import serialization
 from ..inspection.fingerprint import Fingerprint
 from ..inspection.text import count
 from ..interop.base import Collective
@@ -156,19 +158,13 @@ def to_text(record: RankRecord) -> str:
 
 def from_text(text: str, rank: int) -> RankRecord:
     """Read what `to_text` has returned on a rank."""
+    make = partial(serialization.record, RankRecord)
     try:
-        data = json.loads(text)
-        if data.pop("schema") != SCHEMA:
-            return RankRecord(
-                rank, "it has another version of accelerator_graph, which can't be compared with"
-            )
-        calls = [Collective(**{**each, "ranks": tuple(each["ranks"])}) for each in data["collectives"]]
-        seen = data["fingerprint"]
-        if seen is not None:
-            seen = Fingerprint(**{**seen, "functions": tuple(tuple(each) for each in seen["functions"])})
-        return RankRecord(**{**data, "rank": rank, "collectives": tuple(calls), "fingerprint": seen})
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return RankRecord(rank, f"it has sent a text that is not of check_ranks: {shortened(text)}")
+        read = serialization.read_json(text, "a record of check_ranks", "record", SCHEMA, make)
+    except ValueError:
+        fact = "it has sent a text that is not of check_ranks in this version"
+        return RankRecord(rank, f"{fact}: {shortened(text)}")
+    return read._replace(rank=rank)
 
 
 def _plain(value: Any) -> Any:

@@ -185,17 +185,13 @@ class Case:
         return self.trial.replay(begin, pattern=pattern)
 
     def eager_agrees(
-        self,
-        target: int,
-        expected: Expectation | None = None,
-        begin: Contents | None = None,
-        load: bool = False,
+        self, target: int, expected: Expectation | None = None, begin: Contents | None = None
     ) -> bool:
         """Return True if more eager runs leave the same in an array, but for what varied before."""
         expected = expected or self.expected
         place = self.trial.targets[target]
         for i in range(_MORE_RUNS):
-            contents = self.trial.eager(begin, filled=i % 2, load=load)[target]
+            contents = self.trial.eager(begin, filled=i % 2)[target]
             changed = differing(contents, expected.contents[target], place.elements)
             if not expected.varying[target].issuperset(changed):
                 self.doubts.append(self.finding(target, None, f"eager runs differ in {place.name}", changed))

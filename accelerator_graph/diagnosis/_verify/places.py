@@ -21,10 +21,10 @@ _EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "floa
 _COUNTS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _COMPLEX = {"complex64": "float32", "complex128": "float64"}
 _TYPES = {"f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128"}
-_LETTERS = {"e": "float16", "f": "float32", "d": "float64"}
+_TYPES |= {"e": "float16", "f": "float32", "d": "float64"}
+"""The types whose names in an array interface, or in a buffer's format, are others."""
 _CHUNK = 1 << 16
 _MOST_SCALED = 1 << 20
-_NOTHING: Mapping[Any, bytes] = {}
 
 
 class Elements(NamedTuple):
@@ -301,12 +301,12 @@ def _described(x: Any, array_type: ArrayType) -> tuple[Elements, tuple[int, ...]
     elif array_type.kind == "buffer":
         with memoryview(x) as view:
             name, size, shape = view.format, view.itemsize, view.shape or ()
-        name = _LETTERS.get(name.lstrip("@=<"), name)
+        name = _TYPES.get(name.lstrip("@=<"), name)
     else:
         interface = getattr(x, "__cuda_array_interface__", None) or x.__array_interface__
         name, shape = interface["typestr"], interface["shape"]
         size = int(name[2:].partition("[")[0]) * (4 if name[1] == "U" else 1)
-        name = _TYPES.get(name[1:], name)
+        name = _TYPES.get(name.lstrip("<|="), name)
     shape = tuple(map(int, shape))
     return Elements.of(name, int(size)), shape, int(size) * math.prod(shape)
 
@@ -317,17 +317,18 @@ def readable(x: Any, stream: Stream) -> bool:
     return on_host or (not works_on_host(stream) and device in (None, stream.device))
 
 
-def read_all(stream: Stream, places: Sequence[Place], known: Mapping[Place, bytes] = _NOTHING) -> list[bytes]:
+def read_all(
+    stream: Stream, places: Sequence[Place], known: Mapping[Place, bytes] | None = None
+) -> list[bytes]:
     """Return the contents of arrays, once all work on the stream is done; `known` ones without a copy."""
     wait(stream)  # ordinary NumPy makes the copies of arrays with gaps, at once
     found = [place.read(stream) for place in places]
     wait(stream)
-    contents = []
-    for place, data in zip(places, found, strict=True):
-        before = known.get(place)
-        same = before is not None and data.startswith(before)  # they are equally long
-        contents.append(before if before is not None and same else bytes(data))
-    return contents
+    known = known or {}
+    return [
+        known[place] if place in known and data.startswith(known[place]) else bytes(data)  # equally long
+        for place, data in zip(places, found, strict=True)
+    ]
 
 
 class Hanging(BaseException):

@@ -187,10 +187,6 @@ class Program:
         return self._function(*values[:count], **dict(zip(names, values[count:], strict=True)))
 
     def capture(self) -> None:
-        """Have a graph."""
-        self.capture_function()
-
-    def capture_function(self) -> None:
         """Capture the function beside the current stream, with arrays of its own for the arguments."""
         stream = self.stream
         statics = stream_stack.within(stream, self._static_inputs)
@@ -261,9 +257,6 @@ class GraphProgram(Program):
         """Return the stream of the caller's graph."""
         return self.stream
 
-    def capture(self) -> None:
-        """Do nothing."""
-
 
 class RecordedProgram(Program):
     """A call of a graphed function, and the graph that is captured for calls like it, after this was made."""
@@ -284,9 +277,6 @@ class RecordedProgram(Program):
         self.graph = recorded.graph
         self.outputs = self.arrays_of(recorded.result.in_place(self._call_leaves), "result")
 
-    def capture(self) -> None:
-        """Do nothing."""
-
     def replay(self) -> list[Place]:
         """Replay as the graphed function does, which copies arguments and results."""
         if self.graph is not self._recorded.graph:
@@ -304,8 +294,8 @@ class RecordedProgram(Program):
 
 
 def is_module(x: Any) -> bool:
-    """Return True for a torch module."""
-    return not isinstance(x, type) and hasattr(x, "named_parameters") and hasattr(x, "named_buffers")
+    """Return True for a torch module. Only its type is asked: an attribute of an object may raise."""
+    return hasattr(type(x), "named_parameters") and hasattr(type(x), "named_buffers")
 
 
 def arrays_in_state(named: Iterable[tuple[str, Any]], reader: Reader, stream: Stream) -> Iterator[Place]:
@@ -317,12 +307,14 @@ def arrays_in_state(named: Iterable[tuple[str, Any]], reader: Reader, stream: St
             prefix = f"{name}." if name else ""
             parts = [(prefix + key, x) for key, x in (*value.named_parameters(), *value.named_buffers())]
         for label, array in parts:
-            grad = getattr(array, "grad", None) if getattr(array, "is_leaf", False) else None
+            if not reader.is_array(array):
+                continue
+            grad = array.grad if getattr(array, "is_leaf", False) else None
             for text, x in ((label, array), (f"{label}.grad", grad)):
-                if x is None or isinstance(x, type) or id(x) in seen:
+                if x is None or id(x) in seen:
                     continue
                 seen.add(id(x))
-                with suppress(Exception):  # it is no array, or its memory can't be found
+                with suppress(Exception):  # its memory can't be found
                     array_type = reader.array_type(x)
                     if array_type is not None and readable(x, stream):
                         # another tensor, which stays where it is if a run gives this one other memory

@@ -8,14 +8,7 @@ from typing import Literal, NamedTuple
 Verdict = Literal["right", "wrong", "undecided"]
 """The replays agree with eager runs; they don't; or that can't be known."""
 
-Cause = Literal[
-    "not_written",
-    "stale_address",
-    "frozen",
-    "race",
-    "random_repeats",
-    "unknown",
-]
+Cause = Literal["not_written", "stale_address", "frozen", "race", "random_repeats", "unknown"]
 """Why replays are wrong. ``"unknown"`` if no experiment has shown the cause."""
 
 
@@ -49,7 +42,7 @@ class Verification(NamedTuple):
     findings: tuple[Finding, ...]
     """The arrays that are wrong or can't be judged."""
     where: str
-    """The first module or node that is wrong; empty if that is not known."""
+    """The first module of torch whose output is wrong; empty if that is not known."""
     others: int
     """With how many other arguments replays were compared."""
     rounding: tuple[str, ...]

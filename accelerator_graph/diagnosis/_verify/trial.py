@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -18,6 +18,7 @@ Contents = list[bytes]
 """The contents of arrays: before a run those of arguments and state, and after it those of the targets."""
 
 _FILLS = 500
+_DIFFER = "the result differ between two runs"
 
 
 class Changing(Exception):
@@ -40,6 +41,8 @@ class Trial:
     ) -> None:
         self.program = program
         self.beside = beside
+        self.busy = False
+        """Whether that stream gets work ahead of each run."""
         self._scratch: Place | None = None
         self._end = None if time_limit is None else time.monotonic() + time_limit
         self.eager_runs = self.replays = 0
@@ -155,18 +158,17 @@ class Trial:
         python: bool = True,
         random: bool = True,
         filled: int = 0,
-        load: bool = False,
     ) -> Contents:
         """Run eagerly, and return what is left; `begin` is what arguments and state hold at the start.
 
         References and random numbers are put back first, unless `python` or `random` is False. New arrays of
-        frameworks are `filled` with one of two patterns. The stream `beside` has work meanwhile on request.
+        frameworks are `filled` with one of two patterns.
         """
         program = self.program
         self._restore(program.inputs, begin, python, random)
         try:
             with self._filling(filled):
-                self._load(load)
+                self._load()
                 results = program.eager()
         except BaseException:
             self.forget()  # what it has written until then is not known
@@ -176,7 +178,7 @@ class Trial:
         if not self.targets:
             self.targets, self.results = [*results, *others], len(results)
         try:
-            self._check([*results, *others], "the result differ between two runs")
+            self._check([*results, *others], _DIFFER)
         except Changing:
             wait(program.stream)
             self.forget()
@@ -214,9 +216,9 @@ class Trial:
             new = Place(place.array_type.empty_like(place.array), place.array_type, place.name)
         return read_all(self.program.stream, [new])[0]
 
-    def _load(self, wanted: bool) -> None:
-        """Give the stream `beside` work for some milliseconds."""
-        if not wanted or self.beside is None:
+    def _load(self) -> None:
+        """Give the stream `beside` work for some milliseconds, if it is to be busy."""
+        if not self.busy or self.beside is None:
             return
         if self._scratch is None:
             places = [each for each in self.targets if each.array_type.kind != "place"]
@@ -229,8 +231,8 @@ class Trial:
             self._scratch.fill(self.beside, 0)
 
     def capture(self) -> None:
-        """Capture the graph, with everything as before a run."""
-        self._capture(self.program.capture)
+        """Capture the graph if there is none yet, with everything as before a run."""
+        self._capture(anew=self.program.graph is None)
         for target, output in zip(self.targets, self.program.outputs, strict=False):
             target.name = output.name
 
@@ -240,16 +242,17 @@ class Trial:
         program, poisoned = self.program, self.poisoned
         before = program.graph, program.fed, program.outputs
         try:
-            self._capture(program.capture_function)
+            self._capture(anew=True)
             yield
         finally:
             program.graph, program.fed, program.outputs = before
             self.poisoned = poisoned
 
-    def _capture(self, capture: Callable[[], None]) -> None:
+    def _capture(self, *, anew: bool) -> None:
         program = self.program
         self._restore(program.inputs, None, python=True, random=True)
-        capture()
+        if anew:
+            program.capture()
         self._held.append(program.look())
         self.forget()
         self.eager()  # waits for work that has escaped from the capture
@@ -259,21 +262,11 @@ class Trial:
             for i, place in enumerate(program.outputs)
             if place.writable and not any(place.overlaps(other) for other in known)
         ]
-        what = (
-            "outputs= are not those of the reference's result"
-            if program.given_graph and capture == program.capture
-            else "the result differ between two runs"
-        )
+        theirs = program.given_graph and not anew
+        what = "outputs= are not those of the reference's result" if theirs else _DIFFER
         self._check([*program.outputs, *program.fed, *program.state], what)
 
-    def replay(
-        self,
-        begin: Contents | None = None,
-        *,
-        pattern: int = 0,
-        random: bool = True,
-        load: bool = False,
-    ) -> Contents:
+    def replay(self, begin: Contents | None = None, *, pattern: int = 0, random: bool = True) -> Contents:
         """Replay the graph, with its own outputs filled with one of two patterns; else as `eager`."""
         program = self.program
         self._restore(program.fed, begin, python=True, random=random)
@@ -282,7 +275,7 @@ class Trial:
             before = place.pattern(pattern)  # kept until the copy is done
             place.write(program.stream, before)
             wait(program.stream)
-        self._load(load)
+        self._load()
         results = program.replay()
         self.replays += 1
         return self._read(results, [*program.fed, *program.state])

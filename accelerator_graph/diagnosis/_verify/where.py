@@ -1,4 +1,4 @@
-"""Where a graph is wrong: its nodes, as far as the description shows, and the modules of torch."""
+"""Where a graph is wrong: branches that use one memory, and the modules of torch."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from ...backends.base import GraphEdge, GraphNode
 from ...errors import AcceleratorGraphError
 from .case import Case, Expectation
 from .places import Place, read_all
-from .report import Finding
 from .trial import Changing, OutOfTime
 
+_Contents = tuple[Sequence[GraphNode], Sequence[GraphEdge]]
 _NO_WORK = ("empty", "event_record", "wait_event")
 _MOST_PAIRS = 100_000
 _MOST_BYTES = 1 << 30
 """How much memory the copies of modules' outputs may take."""
 
 
-def _contents(case: Case) -> tuple[Sequence[GraphNode], Sequence[GraphEdge]]:
+def _contents(case: Case) -> _Contents:
     """Return the nodes and edges of the graph, or of a new capture if it was not kept.
 
     None are known where the backend can't list them, and of a graph of the caller's that was not kept.
     """
-    if case.described is None and not case.program.given_graph and _described(case) is None:
-        with suppress(AcceleratorGraphError, Changing), case.trial.captured_anew():
-            case.described = _described(case)
-    case.described = case.described or _described(case) or ((), ())
+    if case.described is None:
+        case.described = _described(case)
+        if not case.described[0] and not case.program.given_graph:
+            with suppress(AcceleratorGraphError, Changing), case.trial.captured_anew():
+                case.described = _described(case)
     return case.described
 
 
-def _described(case: Case) -> tuple[Sequence[GraphNode], Sequence[GraphEdge]] | None:
+def _described(case: Case) -> _Contents:
     with suppress(AcceleratorGraphError):
         if case.program.graph is not None:
             found = case.program.graph.describe()
             return found.nodes, found.edges
-    return None
+    return (), ()
 
 
 def unordered(case: Case) -> list[tuple[GraphNode, GraphNode]]:
@@ -88,26 +89,6 @@ def _extent(node: GraphNode, address: int | None) -> tuple[int, int] | None:
 
 def _meet(one: tuple[int, int], other: tuple[int, int] | None) -> bool:
     return other is not None and one[0] < other[1] and other[0] < one[1]
-
-
-def last_writer(case: Case, finding: Finding) -> str:
-    """Return the last node that writes an array, as a clause; empty if that is not known.
-
-    The description has the places where copies and fills write. A kernel, or a function of the host, may
-    write anywhere: with one of them behind the last copy or fill, nothing is known.
-    """
-    outputs = [place for place in case.program.outputs if place.name == finding.array]
-    if not outputs or outputs[0].extent is None:
-        return ""
-    found = _described(case)  # of this very graph: a new capture writes elsewhere
-    for node in reversed(found[0] if found else ()):
-        if node.kind in _NO_WORK:
-            continue
-        if node.kind not in ("memcpy", "memset") or node.target is None or node.nbytes is None:
-            return ""
-        if _meet(outputs[0].extent, _extent(node, node.target)):
-            return f"node {node.id}, a {node.kind}"
-    return ""
 
 
 def first_wrong_module(case: Case) -> str:
