@@ -126,13 +126,13 @@ record_with 0 e s       any     any           ok      ok            ok
 record_with 2 e s       any     any           1=      1=            1=
 record_with 1 e s       any     any           ok      ok            ok
 record_with 1 inside s  any     any           ok      ok            ok
-record_with 1 e a       any     any           1=      1=            1=
+record_with 1 e a       any     any           401=    401=          401=
 record_with 1 e legacy  any     blocking      906     906           906
-record_with 1 e legacy  any     non-blocking  1=      1=            1=
+record_with 1 e legacy  any     non-blocking  401=    401=          401=
 wait_with 1 s outside   any     any           ok      ok            ok
 wait_with 1 s fresh     any     any           ok      ok            ok
-wait_with 1 s inside    any     any           1=      1=            1=
-wait_with 1 a outside   any     any           1=      1=            1=
+wait_with 1 s inside    any     any           ok      ok            ok
+wait_with 1 a outside   any     any           401=    401=          401=
 wait_with 2 s outside   any     any           1=      1=            1=
 elapsed outside outside  any    any           400=    400=          400=
 wait s outside          here    any           905     905           905

@@ -220,7 +220,8 @@ API(3, 0, cuGraphExecChildGraphNodeSetParams, 11010, cuGraphExecChildGraphNodeSe
     struct executable *executable = handle_get(which, EXECUTABLE);
     struct node *child = node_in(executable, node, WORK_CHILD);
     struct graph *graph = handle_get(wanted, GRAPH);
-    if (!child || !graph || !graph_fits(child->child, graph)) return INVALID_VALUE;
+    if (!child || !graph) return INVALID_VALUE;
+    if (!graph_fits(child->child, graph)) return UPDATE_FAILURE;
     graph_release(child->child);
     child->child = graph_copy(graph, false);
     return arrange_again(executable);
