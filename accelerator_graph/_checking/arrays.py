@@ -5,7 +5,6 @@ So it is known later that the memory of one is gone, even if somebody else has g
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import weakref
@@ -26,7 +25,7 @@ class _Sentinel:
 class WatchedMemory(weakref.ref[Any]):
     """The memory of one array, referenced weakly, and the facts for a message."""
 
-    __slots__ = ("freed", "movable", "root", "span", "text", "traced", "watched_by")
+    __slots__ = ("freed", "movable", "root", "span", "text", "watched_by")
 
     freed: str
     """Where it was freed, once it was and if that is known."""
@@ -36,7 +35,6 @@ class WatchedMemory(weakref.ref[Any]):
     span: range
     """The addresses of the memory; empty if they are not known."""
     text: str
-    traced: bool
     watched_by: list[weakref.ref[Watchlist]]
 
     def is_there(self) -> bool:
@@ -63,8 +61,7 @@ def watched(array: object, how: str, thread: int) -> WatchedMemory:
     entry.movable = memory.data_ptr() if hasattr(memory, "data_ptr") else None
     entry.span = span_of(array, memory)
     entry.freed, entry.root, entry.watched_by = "", _root(array), []
-    made, entry.traced = _made(array)
-    entry.text = f"{_description(array)}, {how} at {_place(entry.root, thread)}{made}"
+    entry.text = f"{_description(array)}, {how} at {_place(entry.root, thread)}"
     return entry
 
 
@@ -144,17 +141,3 @@ def _outside(frame: FrameType | None, packages: set[str]) -> FrameType | None:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in packages:
         frame = frame.f_back
     return frame
-
-
-def _made(array: object) -> tuple[str, bool]:
-    """Return where an object was made, if tracemalloc knows, and whether tracemalloc is running."""
-    import tracemalloc
-
-    if not tracemalloc.is_tracing():
-        return "", False
-    trace = tracemalloc.get_object_traceback(array)
-    if not trace:
-        return "", True
-    inside = os.path.dirname(getattr(sys.modules.get(_root(array)), "__file__", None) or "")
-    frames = [each for each in trace if not inside or not each.filename.startswith(inside + os.sep)]
-    return f", made at {frames[-1] if frames else trace[-1]}", True

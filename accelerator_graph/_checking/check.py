@@ -37,20 +37,20 @@ def check(graph: BaseGraph) -> MemoryCheck:
 
 def refuse_what_is_wrong(runner: Runner) -> None:
     """Raise `GraphStateError` if a graph that is about to run uses memory that is not its own any more."""
-    captured, arrays = runner.captured, _watched(runner)
-    gone = [each for each in arrays if not each.is_there()]
-    wrong = map(_of_array, gone) if captured is None else _examined(runner, captured, ()).wrong
-    findings = list(wrong)
+    if runner.captured is None:
+        findings = [_of_array(each) for each in _watched(runner) if not each.is_there()]
+    else:
+        findings = [*_examined(runner, runner.captured, ()).wrong]
     if not findings:
         return
     number = len(findings)
-    what = "An array that the graph uses is gone"
-    if number > 1:
-        what = f"{number} arrays that the graph uses are gone"
+    what = f"{number} arrays that the graph uses are gone"
     if any(each.verdict == "another's" for each in findings):
         what = "Memory that the graph uses is another graph's"
     elif not all(each.array for each in findings):
         what = "Memory that the graph uses is gone"
+    elif number == 1:
+        what = "An array that the graph uses is gone"
     lines = [
         f"{what}, and a replay would use what is there now; keep arrays as long as the graph, for example "
         "with graph.retain(x), and capture again.",
@@ -58,8 +58,6 @@ def refuse_what_is_wrong(runner: Runner) -> None:
     ]
     if number > _SHOWN:
         lines.append(f"and {number - _SHOWN} more")
-    if not all(each.traced for each in gone):
-        lines.append("To see where arrays were made, start tracemalloc first: python -X tracemalloc=10.")
     raise GraphStateError("\n  ".join(lines))
 
 

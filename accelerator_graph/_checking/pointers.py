@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from ..backends.base import GraphNode, NodeParameters, NodeSetter
@@ -47,68 +48,62 @@ def addresses(
 ) -> Addresses:
     """Return the addresses in the nodes of an executable.
 
-    The `parameters` are those that the nodes were captured with. Each of the `setters`, by the numbers of its
-    node and of those around it, has changed that since then, and has the present parameters.
+    The `parameters` are those that the nodes were captured with. Each of the `setters`, by the numbers of the
+    nodes around its node and of that, has changed that since then, and has the present parameters.
     """
-    found = Addresses([], [], 0)
-    for node, captured in zip(nodes, parameters, strict=True):
-        found = _add(found, node, captured, iter(_present(captured, (node.id,), setters)), ())
-    return found
+    pointers: list[Pointer] = []
+    own: list[range] = []
+    unread = 0
+    for top, captured in zip(nodes, parameters, strict=True):
+        of_top, blocks = list(_with_those_inside(top, captured, ())), list[bytes]()
+        for node, read, around in of_top:
+            setter = setters.get((*(each.id for each in around), node.id))
+            blocks += _present(() if read is None else read.blocks or (), setter)
+        rest = iter(_present(blocks, setters.get((top.id,))))
+        for node, read, around in of_top:
+            now = [next(rest) for _ in read.blocks or ()] if read is not None else []
+            if node.kind in ("mem_alloc", "mem_free") and node.target is not None and node.nbytes:
+                own.append(range(node.target, node.target + node.nbytes))
+            named = [*_named(node, now)]
+            unread += node.kind == "kernel" and (read is None or read.blocks is None)
+            unread += node.kind == "conditional" and not node.bodies
+            unread += any(address is None for _, address, _ in named)
+            if node.enabled and all(each.enabled for each in around):
+                pointers += [
+                    Pointer(node, around, name, address, sure)
+                    for name, address, sure in named
+                    if address is not None and address >= _LOWEST
+                ]
+    return Addresses(pointers, own, unread)
 
 
-def _present(
-    node: NodeParameters, path: tuple[int, ...], setters: Mapping[tuple[int, ...], NodeSetter]
-) -> Sequence[bytes]:
-    """Return the blocks of a node and of those inside it, as they are now."""
-    blocks = list(node.blocks or ())
-    for number, each in enumerate(node.inside):
-        blocks += _present(each, (*path, number), setters)
-    setter = setters.get(path)
-    # a setter without blocks can only enable the node
+def _present(blocks: Sequence[bytes], setter: NodeSetter | None) -> Sequence[bytes]:
+    """Return the present ones of blocks that a setter may have changed. One without any changes none."""
     return blocks if setter is None or len(setter.blocks) != len(blocks) else setter.blocks
 
 
-def _add(
-    found: Addresses,
-    node: GraphNode,
-    captured: NodeParameters | None,
-    blocks: Iterator[bytes],
-    around: tuple[GraphNode, ...],
-) -> Addresses:
-    """Add the addresses of a node, and of those inside it, whose present blocks come in the same order."""
-    pointers, own, unread = found
-    told = captured is not None and captured.blocks is not None
-    now = [next(blocks) for _ in captured.blocks] if captured is not None and captured.blocks else []
-    named: list[tuple[str, int | None, bool]] = []
-    if node.kind in ("mem_alloc", "mem_free"):
-        if node.target is not None and node.nbytes:
-            own.append(range(node.target, node.target + node.nbytes))
+def _with_those_inside(
+    node: GraphNode, captured: NodeParameters | None, around: tuple[GraphNode, ...]
+) -> Iterator[tuple[GraphNode, NodeParameters | None, tuple[GraphNode, ...]]]:
+    """Yield a node and those inside it, with their parameters where they are known, and the nodes around."""
+    yield node, captured, around
+    for number, (body, _) in enumerate(node.bodies):
+        inside = captured.inside if captured is not None and not number else ()
+        for each, parameters in zip_longest(body, inside[: len(body)]):
+            yield from _with_those_inside(each, parameters, (*around, node))
+
+
+def _named(node: GraphNode, blocks: Sequence[bytes]) -> Iterator[tuple[str, int | None, bool]]:
+    """Yield what a node may use as addresses, now: name, value if that is known, and if it surely is one."""
+    if node.kind == "kernel":
+        yield from _of_kernel(node, blocks)
     elif node.kind in ("memcpy", "memset"):
         target, source = node.target, node.source
-        if now:
-            target, source = (int.from_bytes(each, "little") for each in now[:2])
-        named = [("target", target, True)]
+        if blocks:
+            target, source = (int.from_bytes(each, "little") for each in blocks[:2])
+        yield "target", target, True
         if node.kind == "memcpy":
-            named.append(("source", source, True))
-        unread += any(address is None for _, address, _ in named)
-    elif node.kind == "kernel":
-        unread += not told
-        named = list(_of_kernel(node, now))
-    elif node.kind == "conditional":
-        unread += not node.bodies
-    if node.enabled and all(each.enabled for each in around):
-        pointers += [
-            Pointer(node, around, name, address, sure)
-            for name, address, sure in named
-            if address is not None and address >= _LOWEST
-        ]
-    found = Addresses(pointers, own, unread)
-    for number, (body, _) in enumerate(node.bodies):
-        inside: Iterable[NodeParameters | None] = captured.inside if captured and not number else ()
-        told_inside = [*inside] or [None] * len(body)
-        for each, parameters in zip(body, told_inside, strict=False):
-            found = _add(found, each, parameters, blocks, (*around, node))
-    return found
+            yield "source", source, True
 
 
 def _of_kernel(node: GraphNode, blocks: Sequence[bytes]) -> Iterator[tuple[str, int, bool]]:

@@ -143,15 +143,15 @@ class watchdog:
     def _seen(self, peers: Peers | None) -> WatchdogReport:
         """Find out where each rank is."""
         place, stacks = _place(self._graph), _stacks()
-        if peers is None:
-            return WatchdogReport(None, self._seconds, {0: place}, stacks)
-        try:
-            answers = peers.exchange(place, _PATIENCE)
-        except Exception as error:  # the group may have ended; a function raises anything
-            places = {peers.own or 0: f"{place} (the other ranks can't be asked: {error})"}
-            return WatchdogReport(peers.own, self._seconds, places, stacks)
-        places = {rank: text or _SILENT for rank, text in answers.texts.items()}
-        return WatchdogReport(answers.own, self._seconds, places, stacks)
+        own, places = None, {0: place}
+        if peers is not None:
+            try:
+                answers = peers.exchange(place, _PATIENCE)
+                own, places = answers.own, {rank: text or _SILENT for rank, text in answers.texts.items()}
+            except Exception as error:  # the group may have ended; a function raises anything
+                own, place = peers.own, f"{place} (the other ranks can't be asked: {error})"
+                places = {own or 0: place}
+        return WatchdogReport(own, self._seconds, places, stacks)
 
 
 def _place(graph: Graph) -> str:

@@ -4,7 +4,6 @@ import _thread
 import gc
 import itertools
 import sys
-import tracemalloc
 import warnings
 import weakref
 from types import ModuleType, SimpleNamespace
@@ -151,7 +150,7 @@ def test_a_freed_input_is_refused_and_named(standin, runs):
     runs_well(g, runs, bound)
     del x  # here it is freed
     message = refused(g, runs, bound)
-    first, fact, how = message.split("\n  ")
+    first, fact = message.split("\n  ")
     assert first == (
         "An array that the graph uses is gone, and a replay would use what is there now; keep arrays as long "
         "as the graph, for example with graph.retain(x), and capture again."
@@ -160,7 +159,6 @@ def test_a_freed_input_is_refused_and_named(standin, runs):
         "standin.Array of shape (4, 2), float32, on lane:0, first used at "
         f"{line('# here it is used')}, freed at {line('# here it is freed')}"
     )
-    assert "tracemalloc" in how
 
 
 def test_several_are_counted_and_the_first_are_shown(standin, runs):
@@ -171,19 +169,6 @@ def test_several_are_counted_and_the_first_are_shown(standin, runs):
     assert message.startswith("7 arrays that the graph uses are gone")
     assert [f"shape ({i},)" in message for i in range(8)] == [False, *[True] * 5, False, False]
     assert "and 2 more" in message
-
-
-def test_where_it_was_made(standin, runs):
-    tracemalloc.start(10)
-    try:
-        x = Array()  # here it is made
-        g = capture(standin, runs, x)
-    finally:
-        tracemalloc.stop()
-    del x
-    message = refused(g, runs)
-    assert f"made at {line('# here it is made')}" in message
-    assert "start tracemalloc" not in message
 
 
 def test_what_is_kept_is_fine(standin, runs):

@@ -6,10 +6,12 @@ method `close`, to be called at the end.
 
 import random
 import struct
+from functools import partial
 from types import SimpleNamespace
 
 import accelerator_graph as ag
 from accelerator_graph import _demo
+from diagnosis.changing_numbers import NUMBERS, next_number
 
 
 class Floats:
@@ -222,6 +224,21 @@ def a_random_number_is_an_argument_of_a_kernel(work):
         return y
 
     return (f, x_of(work)), {}
+
+
+def a_number(form, work):
+    y, number = x_of(work), next_number(form)
+
+    def f(x):
+        copy(y, x)
+        work.enqueue(ag.current_stream(), y.address, 1, int(number()) << 22)
+        return y
+
+    return (f, x_of(work)), {}
+
+
+for form in NUMBERS:
+    FAULTS[f"a_number_of_{form}"] = partial(a_number, form), "frozen"
 
 
 # ---- right programs ------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
     PYTHONPATH=.:tests python -m diagnosis.record docs/verified/verify.md
 
-Exit status 1 if a fault was not named, or a right program was accused.
+Sections of the page that this does not write stay. Exit status 1 if a fault was not named, or a right program
+was accused.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def on_a_stream(kind):
 def suites() -> Iterator[tuple[str, str, dict, dict, tuple]]:
     """Yield each suite: its name, kind of stream, faults, right programs, and what these are called with."""
     yield "NumPy, on the CPU", "cpu", *programs_of("host_programs"), ()
-    if ag.is_graph_available("cuda"):
-        yield "raw memory of the device", "cuda", *programs_of("device_programs"), (work_of("cuda")(),)
+    for kind in filter(ag.is_graph_available, ("cuda", "hip")):
+        yield f"raw memory of {kind}", kind, *programs_of("device_programs"), (work_of(kind)(),)
     for framework, module, kind in (
         ("torch", "torch_programs", "torch"),
         ("triton", "triton_programs", "torch"),
@@ -86,6 +87,19 @@ def said(kind, make):
     return answer, report, time.perf_counter() - began
 
 
+def kept(page: Path, titles: set[str]) -> list[str]:
+    """Return the sections of a page with other titles, each with the commit that it was written at."""
+    head, *sections = page.read_text(encoding="utf-8").split("\n## ") if page.exists() else [""]
+    [commit, *_] = [*(line for line in head.splitlines() if line.startswith("Commit ")), ""]
+    found = []
+    for section in sections:
+        title, _, body = section.partition("\n")
+        if title not in titles:
+            said = () if "\nCommit " in body else ("", commit)
+            found += [f"## {title}", *said, *body.rstrip("\n").splitlines(), ""]
+    return found
+
+
 def main(path: str) -> int:
     ok, lines = True, ["# What `verify` says of planted faults and of right programs", ""]
     commit = subprocess.run(
@@ -101,7 +115,11 @@ def main(path: str) -> int:
         "has to be named with its cause, and no right program may be called wrong.",
         "",
     ]
+    titles, on_device, planted = set(), 0, 0
     for title, kind, faults, good, given in suites():
+        titles.add(title)
+        planted += len(faults)
+        on_device += len(faults) * (kind != "cpu")
         lines += [f"## {title}", "", "| program | planted | said | eager runs, replays | s |"]
         lines += ["| --- | --- | --- | --- | --- |"]
         for name, (make, cause) in (*faults.items(), *((n, (m, "")) for n, m in good.items())):
@@ -115,7 +133,8 @@ def main(path: str) -> int:
             )
             print(lines[-1], flush=True)
         lines.append("")
-    Path(path).write_text("\n".join(lines), encoding="utf-8")
+    print(f"{planted} planted faults, {on_device} of them on a device")
+    Path(path).write_text("\n".join([*lines, *kept(Path(path), titles)]), encoding="utf-8")
     return 0 if ok else 1
 
 

@@ -120,7 +120,7 @@ def prove(program: BoundProgram) -> None:
                 raise Unproven("eager runs differ among themselves")
             for filling in (_NOT_A_NUMBER, b""):
                 program.filling = filling
-                wrong = case.mismatches(expected, trial.replay(begin))
+                wrong = expected.mismatches(trial.replay(begin))
                 trial.forget()
                 if wrong:
                     name = trial.targets[wrong[0].target].name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..._arrays.placement import works_on_host
@@ -37,12 +37,20 @@ class Expectation:
     """The contents that eager runs with the same arguments, state and random numbers have left behind.
 
     Numbers may differ from them by `tolerance`, relative to the largest magnitude in their array; by default
-    as far as the eager runs differ, so not at all if they agree.
+    as far as the eager runs differ, so not at all if they agree. The `ignored` elements of each array may be
+    anything.
     """
 
-    def __init__(self, targets: Sequence[Place], runs: Sequence[Contents], tolerance: float | None) -> None:
+    def __init__(
+        self,
+        targets: Sequence[Place],
+        runs: Sequence[Contents],
+        tolerance: float | None,
+        ignored: Mapping[int, frozenset[int]],
+    ) -> None:
         self._targets = targets
         self._tolerance = tolerance
+        self._ignored = ignored
         self.contents = runs[0]
         self.varying: list[frozenset[int]] = []
         """The elements of each array in which eager runs differ in a bit."""
@@ -66,13 +74,16 @@ class Expectation:
         """Whether the eager runs agree in every byte."""
         return not any(self.varying)
 
-    def mismatches(self, run: Contents, ignored: dict[int, frozenset[int]]) -> list[Mismatch]:
-        """Return the arrays of a run that are not as expected, leaving out some elements."""
+    def left_out(self, target: int) -> frozenset[int]:
+        """Return the elements of an array that are not compared."""
+        return self.unstable[target] | self._ignored.get(target, frozenset())
+
+    def mismatches(self, run: Contents) -> list[Mismatch]:
+        """Return the arrays of a run that are not as expected."""
         found = []
         for i, place in enumerate(self._targets):
             floating = place.elements.floating
-            leave_out = self.unstable[i] | ignored.get(i, frozenset())
-            gap = difference(run[i], self.contents[i], place.elements, leave_out)
+            gap = difference(run[i], self.contents[i], place.elements, self.left_out(i))
             if gap is None:
                 continue
             allowed = max(_SPREAD * self.spread[i], (self._tolerance or 0.0) * gap.scale)
@@ -154,11 +165,9 @@ class Case:
         """Run eagerly until it is known how far the runs differ."""
         trial = self.trial
         runs = [trial.eager(begin), trial.eager(begin, filled=1)]
-        expected = Expectation(trial.targets, runs, self.tolerance)
-        if not expected.repeatable:
+        if runs[0] != runs[1]:
             runs += [trial.eager(begin, filled=i % 2) for i in range(_MORE_RUNS)]
-            expected = Expectation(trial.targets, runs, self.tolerance)
-        return expected
+        return Expectation(trial.targets, runs, self.tolerance, self.ignored)
 
     def try_others(self) -> None:
         """Find the other arguments that the function takes."""
@@ -222,16 +231,12 @@ class Case:
 
     # ---- comparing -----------------------------------------------------------------------------
 
-    def mismatches(self, expected: Expectation, run: Contents) -> list[Mismatch]:
-        """Return the arrays of a run that are not as expected."""
-        return expected.mismatches(run, self.ignored)
-
     def wrong(
         self, expected: Expectation, run: Contents, begin: Contents | None, when: str
     ) -> list[Mismatch]:
         """Return how a run differs by more than rounding; note what is rounding, and what may be."""
         wrong, blurs = [], None
-        for each in self.mismatches(expected, run):
+        for each in expected.mismatches(run):
             place, gap = self.trial.targets[each.target], each.difference
             if self.tolerance is not None or not (each.rounding or place.elements.floating):
                 wrong.append(each)

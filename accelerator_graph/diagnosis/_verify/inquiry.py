@@ -116,12 +116,11 @@ def unwritten_outputs(case: Case) -> list[Finding]:
         text = "the replay leaves {} unwritten".format
         if stable and _eager_writes(case, i, stable):
             found.append(case.finding(i, "not_written", text(case.count(i, stable)), stable))
-        elif stable:
-            doubt = f"{text(case.count(i, stable))}, and so may eager runs"
-            case.doubts.append(case.finding(i, None, doubt, stable))
-        if varying:
-            doubt = f"{text(case.count(i, varying))}, and eager runs differ there"
-            case.doubts.append(case.finding(i, None, doubt, varying))
+            stable = []
+        for part, why in ((stable, "so may eager runs"), (varying, "eager runs differ there")):
+            if part:
+                doubt = f"{text(case.count(i, part))}, and {why}"
+                case.doubts.append(case.finding(i, None, doubt, part))
         if unwritten:
             case.notes.append(f"neither eager runs nor replays write {case.count(i, unwritten)}")
     return found
@@ -151,9 +150,8 @@ def outputs_that_are_read_first(case: Case) -> list[Finding]:
     found: list[Finding] = []
     again: tuple[Contents, Contents] | None = None
     for i, pair in enumerate(zip(case.base, case.other_pattern, strict=True)):
-        leave_out = case.expected.unstable[i] | case.ignored.get(i, frozenset())
-        gaps = differing(*pair, case.trial.targets[i].elements)
-        apart = [j for j in gaps if j not in leave_out]
+        left_out = case.expected.left_out(i)
+        apart = [j for j in differing(*pair, case.trial.targets[i].elements) if j not in left_out]
         if not apart or case.expected.spread[i]:
             continue
         again = again or (case.replay(pattern=0), case.replay(pattern=1))
@@ -204,9 +202,9 @@ def _differing_replays(case: Case) -> list[Finding]:
 
 def _changed(case: Case, first: Contents, run: Contents) -> list[Mismatch]:
     """Return the arrays that are not as after a first replay, by more than eager runs differ."""
-    expected = Expectation(case.trial.targets, [first], case.tolerance)
+    expected = Expectation(case.trial.targets, [first], case.tolerance, case.ignored)
     expected.unstable, expected.spread = case.expected.unstable, case.expected.spread
-    return [each for each in case.mismatches(expected, run) if not each.rounding]
+    return [each for each in expected.mismatches(run) if not each.rounding]
 
 
 def repeated_random_numbers(case: Case) -> list[Finding]:
@@ -362,7 +360,7 @@ def _unread(case: Case) -> int | None:
         begin = trial.beginning({i: trial.scaled(i)})
         if _others_follow(case.base, trial.replay(begin), i):
             continue
-        moved = case.mismatches(case.expected, trial.eager(begin))
+        moved = case.expected.mismatches(trial.eager(begin))
         if any(each.target != i for each in moved):
             return i
     return None
@@ -425,7 +423,7 @@ def _moved_by(case: Case, name: str) -> list[Mismatch | None]:
             trial.eager(python=False)
             if name:
                 python.restore(keep=name)
-            found = case.mismatches(case.expected, trial.eager(python=False))
+            found = case.expected.mismatches(trial.eager(python=False))
             if moved := [each for each in found if not each.rounding]:
                 return [*moved]
     except Changing:

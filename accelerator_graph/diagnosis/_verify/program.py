@@ -134,14 +134,11 @@ class Program:
         """Return the arrays in a result, but for those in memory that can't be read here."""
         found: list[Place] = []
         for label, array, array_type in self.reader.arrays_in(value, name):
-            try:
-                place = Place(array, array_type, label) if readable(array, self.stream) else None
-            except (TypeError, ValueError):  # it holds Python objects
-                place = None
-            if place is None:
-                self.left_out.append(label)
-            else:
-                found.append(place)
+            with suppress(TypeError, ValueError):  # it holds Python objects
+                if readable(array, self.stream):
+                    found.append(Place(array, array_type, label))
+                    continue
+            self.left_out.append(label)
         return found
 
     def _named(self, state: Any) -> list[tuple[str, Any]]:

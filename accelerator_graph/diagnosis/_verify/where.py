@@ -147,5 +147,5 @@ def _first_wrong(case: Case, copies: list[Place]) -> str:
     as_many = all(len(run) == len(captured) for run in runs)
     if not as_many or not all(map(Place.like, captured, places)):
         return ""
-    found = Expectation(places, runs, case.tolerance).mismatches(replayed, {})
+    found = Expectation(places, runs, case.tolerance, {}).mismatches(replayed)
     return next((places[each.target].name for each in found if not each.rounding), "")
