@@ -23,7 +23,7 @@ PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
     "modules": 219,
-    "lines of Python": 46_840,
+    "lines of Python": 46_821,
     "lines of C": 2_900,
     "modules of the core": 19,
     "imports in the core": 51,

@@ -88,7 +88,9 @@ def peers_of(group: object, caller: str) -> Peers | None:
             raise ValueError(f"{caller}: rank must be at least 0 and less than size={size}, not {rank}.")
         return _OverStore(group[0], rank, range(size), caller)
     if type(group).__module__.partition(".")[0] == "mpi4py":
-        return _OverMessages(group, caller)
+        world: Any = group
+        store, name = _Messages(world, _TAGS[caller]), f"{caller}/{world.Get_name()}"
+        return _OverStore(store, world.Get_rank(), range(world.Get_size()), name)
     if callable(group):
         return _OverFunction(group, caller)
     raise TypeError(
@@ -97,97 +99,78 @@ def peers_of(group: object, caller: str) -> Peers | None:
     )
 
 
-class _OverMail(Peers):
-    """Ranks of which each can send to every other one, and look whether something has come of it."""
+class _OverStore(Peers):
+    """Every rank writes a key of a store, and reads those of all."""
 
-    def __init__(self, place: int, ranks: Sequence[int], name: str) -> None:
+    def __init__(self, store: Any, place: int, ranks: Sequence[int], name: str) -> None:
         self.own = ranks[place]
-        self._place, self._ranks = place, ranks
-        self._number = next(_rounds[name])
-
-    def _send(self, phase: str, text: str) -> None:
-        raise NotImplementedError
-
-    def _received(self, other: int, phase: str) -> str | None:
-        """Return what the rank at this place of the group has sent; None if nothing has come yet."""
-        raise NotImplementedError
+        self._store, self._place, self._ranks = store, place, ranks
+        self._prefix = f"accelerator_graph/{name}/{next(_rounds[name])}"
 
     def exchange(self, text: str, timeout: float) -> Answers:
         """Send the text, and then word that all texts have come."""
         assert self.own is not None
         said = self._gathered("said", text, timeout)
         answers = Answers(self.own, {rank: said.get(place) for place, rank in enumerate(self._ranks)})
-        if len(said) == len(self._ranks):
+        if len(said) < len(self._ranks):
+            return answers
+        try:
             heard = self._gathered("read", "", min(timeout, _CONFIRMATION))
-            answers = answers._replace(confirmed=len(heard) == len(self._ranks))
-        return answers
+        except NoAnswer:  # the rank that hosts the store has ended, after it had the confirmation of all
+            return answers
+        return answers._replace(confirmed=len(heard) == len(self._ranks))
 
     def _gathered(self, phase: str, text: str, timeout: float) -> dict[int, str]:
         """Send something to all, and return what has come of them, by their places in the group."""
         deadline, pause = time.monotonic() + timeout, 0.001
-        self._send(phase, text)
-        found = {self._place: text}
-        while True:
-            for other in range(len(self._ranks)):
-                its = None if other in found else self._received(other, phase)
-                if its is not None:
-                    found[other] = its
-            left = deadline - time.monotonic()
-            if len(found) == len(self._ranks) or left <= 0:
-                return found
-            time.sleep(min(pause, left))
-            pause = min(pause * 2, 0.1)
-
-
-class _OverStore(_OverMail):
-    """Every rank writes a key of a store, and reads those of all."""
-
-    def __init__(self, store: Any, place: int, ranks: Sequence[int], name: str) -> None:
-        super().__init__(place, ranks, name)
-        self._store, self._prefix = store, f"accelerator_graph/{name}/{self._number}"
-
-    def _send(self, phase: str, text: str) -> None:
-        self._store.set(f"{self._prefix}/{phase}/{self._place}", text)
-
-    def _received(self, other: int, phase: str) -> str | None:
-        key = f"{self._prefix}/{phase}/{other}"
-        return self._store.get(key).decode() if self._store.check([key]) else None
-
-    def _gathered(self, phase: str, text: str, timeout: float) -> dict[int, str]:
+        keys = {place: f"{self._prefix}/{phase}/{place}" for place in range(len(self._ranks))}
+        found: dict[int, str] = {}
         try:
-            return super()._gathered(phase, text, timeout)
-        except (RuntimeError, OSError) as error:  # the rank that hosts the store has ended
-            if phase == "read":  # it had the confirmation of all
-                return dict.fromkeys(range(len(self._ranks)), "")
+            self._store.set(keys[self._place], text)
+            while True:
+                for place in keys.keys() - found.keys():
+                    if self._store.check([keys[place]]):
+                        found[place] = self._store.get(keys[place]).decode()
+                left = deadline - time.monotonic()
+                if len(found) == len(keys) or left <= 0:
+                    return found
+                time.sleep(min(pause, left))
+                pause = min(pause * 2, 0.1)
+        except (RuntimeError, OSError) as error:
             said = str(error).partition("\n")[0]
-            fact = "the store does not answer, since the rank that hosts it may have ended"
-            raise NoAnswer(f"{fact} ({said})") from error
+            raise NoAnswer(f"the group does not answer, since a rank may have ended ({said})") from error
 
 
-class _OverMessages(_OverMail):
-    """Every rank sends messages of MPI to each other one: a collective of MPI has no time limit."""
+class _Messages:
+    """A store made of MPI's messages: each rank has what the others have sent to it.
 
-    def __init__(self, communicator: Any, caller: str) -> None:
-        name = f"{caller}/{communicator.Get_name()}"
-        super().__init__(communicator.Get_rank(), range(communicator.Get_size()), name)
-        self._communicator, self._tag, self._inbox = communicator, _TAGS[caller], _inboxes[name]
+    A collective of MPI would have no time limit.
+    """
 
-    def _send(self, phase: str, text: str) -> None:
+    def __init__(self, communicator: Any, tag: int) -> None:
+        self._communicator, self._tag = communicator, tag
+
+    def set(self, key: str, text: str) -> None:
+        """Have all ranks know a text by its key."""
         _unsent[:] = [each for each in _unsent if not each.test()[0]]
-        for other in range(len(self._ranks)):
-            if other != self._place:
-                message = self._number, phase, text
-                _unsent.append(self._communicator.isend(message, dest=other, tag=self._tag))
+        _inbox[key] = text.encode()
+        for other in {*range(self._communicator.Get_size())} - {self._communicator.Get_rank()}:
+            _unsent.append(self._communicator.isend((key, _inbox[key]), dest=other, tag=self._tag))
 
-    def _received(self, other: int, phase: str) -> str | None:
-        while self._communicator.iprobe(source=other, tag=self._tag):
-            number, its_phase, text = self._communicator.recv(source=other, tag=self._tag)
-            self._inbox[other, number, its_phase] = text
-        return self._inbox.pop((other, self._number, phase), None)
+    def check(self, keys: Sequence[str]) -> bool:
+        """Return True if all these texts have come."""
+        while self._communicator.iprobe(tag=self._tag):
+            key, data = self._communicator.recv(tag=self._tag)
+            _inbox[key] = data
+        return _inbox.keys() >= {*keys}
+
+    def get(self, key: str) -> bytes:
+        """Return a text that has come, once."""
+        return _inbox.pop(key)
 
 
-_inboxes: defaultdict[str, dict[tuple[int, int, str], str]] = defaultdict(dict)
-"""What MPI has delivered: by the rank that sent it, the number of its exchange, and the phase."""
+_inbox: dict[str, bytes] = {}
+"""What MPI has delivered."""
 _unsent: list[Any] = []
 """Messages that MPI may still send."""
 

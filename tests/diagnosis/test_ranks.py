@@ -295,8 +295,8 @@ def test_a_store_whose_host_has_ended(graph, error):
         ag.check_ranks(graph, (Gone(), 1, 2))
     fact = str(error).partition("\n")[0]
     assert str(raised.value) == (
-        "the ranks disagree: the store does not answer, since the rank that hosts it may have ended "
-        f"({fact}); replay on none of them."
+        f"the ranks disagree: the group does not answer, since a rank may have ended ({fact}); replay on "
+        "none of them."
     )
     assert raised.value.report.rank == 1
 

@@ -372,7 +372,7 @@ def test_a_rank_that_can_not_ask_says_which_it_is(stream):
         dog._thread.join(LIMIT)
     assert dog.report.rank == 3
     assert [*dog.report.places] == [3]
-    assert dog.report.places[3].startswith("no run has begun (the other ranks can't be asked: the store")
+    assert dog.report.places[3].startswith("no run has begun (the other ranks can't be asked: the group")
     assert dog.report.places[3].endswith("(the store is gone))")
 
 

@@ -20,7 +20,7 @@ from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError, CaptureError, DriverError
 from ...interop.base import FrameworkRecorder, Inspectable
 from . import wording
-from .places import PURE, callers, is_passive, kind_of, name_of, stack_of
+from .places import PURE, is_passive, kind_of, name_of, stack_of
 from .streams import IN_C, NAMES, WAITS, Escapes, Streams
 from .suspects import (
     Moment,
@@ -29,6 +29,7 @@ from .suspects import (
     after_call,
     between,
     culprits,
+    frame_of,
     itself,
     moved,
     others,
@@ -208,10 +209,9 @@ class CaptureTrace(Watched):
         last = self.last.get(threading.get_ident())
         suspect = between(frame, last)
         self._broke(frame, suspect)
-        if last is not None and frame.f_code is not last[0]:
-            caller = next((each for each in callers(frame.f_back) if each.f_code is last[0]), None)
-            if caller is not None:  # it is in the call that has led here
-                self._unnamed = caller, caller.f_lasti, suspect
+        caller = None if last is None or frame.f_code is last[0] else frame_of(frame.f_back, last[0])
+        if caller is not None:  # it is in the call that has led here
+            self._unnamed = caller, caller.f_lasti, suspect
 
     def _broke(self, frame: FrameType, suspect: Suspect | None) -> None:
         """Note who can be the cause. Handles that mean another stream on this thread are no reason to."""
@@ -343,8 +343,7 @@ class Pieces:
 
     def stop(self, subject: str) -> None:
         """Have them report no more. What the code raises itself gets a note of the calls."""
-        while self._undos:
-            self._undos.pop()()
+        stream_stack.undo(self._undos)
         self._made.clear()
         if self.found:
             part_of(self._capture.observations, Labels).marks.clear()

@@ -166,8 +166,7 @@ class Escapes:
     def stop(self) -> None:
         """Compare no more."""
         self.asks = []
-        while self._undos:
-            self._undos.pop()()
+        stream_stack.undo(self._undos)
 
     def warn(self, subject: str) -> None:
         """Warn of what was found."""

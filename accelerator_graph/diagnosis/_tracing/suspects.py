@@ -387,7 +387,7 @@ def raised_by(error: BaseException) -> Suspect:
 def between(frame: FrameType, last: Moment | None) -> Suspect:
     """Return what ran on a thread after the last moment at which all was well: the line of that moment."""
     stack = stack_between(frame, last)
-    within = None if last is None else _frame_of(frame, last[0])
+    within = None if last is None else frame_of(frame, last[0])
     if within is None:
         return Suspect(stack)
     called = for_line(stack[0].source(), raised=False)
@@ -401,11 +401,11 @@ def stack_between(frame: FrameType, last: Moment | None) -> list[Place]:
         return stack_of(frame)
     code, at, is_line = last
     place = Place(code.co_filename, at if is_line else places.line_of(code, at), code.co_qualname)
-    within = _frame_of(frame, code)
+    within = frame_of(frame, code)
     return [place, *stack_of(frame if within is None else within.f_back)]
 
 
-def _frame_of(frame: FrameType, code: CodeType) -> FrameType | None:
+def frame_of(frame: FrameType | None, code: CodeType) -> FrameType | None:
     """Return the innermost frame of that code among a frame and its callers."""
     return next((each for each in callers(frame) if each.f_code is code), None)
 
