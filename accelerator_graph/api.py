@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ._breaks.recording import Recording
 
 T = TypeVar("T")
+NodeT = TypeVar("NodeT", bound=int | tuple[int, ...])
 _DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")  # files that the library writes itself
 
 
@@ -353,7 +354,7 @@ class Graph(BaseGraph):
         clone(self, copy := self._like(None))
         return copy
 
-    def set_node(self, node: int, **change: Unpack[_core.NodeChange]) -> None:
+    def set_node(self, node: int | tuple[int, ...], **change: Unpack[_core.NodeChange]) -> None:
         """Change a node of the executable, for the runs to come, without capturing again.
 
         The attributes `settable` and `changed` of ``describe().nodes[node]`` list what can be changed and
@@ -362,8 +363,9 @@ class Graph(BaseGraph):
 
         Parameters
         ----------
-        node : int
-            The node's number in `describe`.
+        node : int or tuple of int
+            The node's number in `describe`. Inside a child graph, the numbers of that and of the node in it:
+            ``(2, 0)`` is the first node inside node 2. Other runs of the graph that was recorded there stay.
         **change
             See `NodeChange`. Arguments of kernels are ctypes or NumPy scalars, ints, or arrays of the device.
 
@@ -383,7 +385,7 @@ class Graph(BaseGraph):
 
         set_nodes(self, "set_node()", {node: change})
 
-    def set_nodes(self, changes: Mapping[int, _core.NodeChange]) -> None:
+    def set_nodes(self, changes: Mapping[NodeT, _core.NodeChange]) -> None:
         """Change several nodes as `set_node` does: all of them, or none. No run sees only some changes."""
         with _Importing("set_nodes()"):
             from ._core.node_changes import set_nodes

@@ -15,35 +15,25 @@ from typing import Any, ClassVar
 
 from ..errors import DriverError
 from . import base
-from ._cuda import capture as _capture
-from ._cuda.driver import Driver, Event, Executable, Graph
+from ._cuda.driver import Driver, Executable, Graph
 from ._cuda.probe import probe
 from .base import (
     Availability,
     Capability,
-    CaptureStatus,
     LaunchFunction,
     NativeCalls,
     SameContext,
     StatusFunction,
 )
-from .driver import ACTIVE, SPECIAL_STREAMS, DriverCalls, DriverGraphs
-from .mixins import (
-    ChangesGraphs,
-    ExternalEvents,
-    ProfilesGraphs,
-    RecordsReplays,
-    TimesGraphs,
-    UpdatesGraphs,
-)
+from .driver import ACTIVE, SPECIAL_STREAMS, DriverCalls, DriverGraphs, DriverNodes, Event
+from .mixins import ChangesGraphs, ProfilesGraphs, TimesGraphs, UpdatesGraphs
 
 
 class CudaBackend(
     DriverGraphs,
-    ExternalEvents,
+    DriverNodes,
     TimesGraphs,
     ProfilesGraphs,
-    RecordsReplays,
     ChangesGraphs,
     UpdatesGraphs,
 ):
@@ -62,7 +52,6 @@ class CudaBackend(
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
-    records_graphs: ClassVar[bool] = True
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -88,40 +77,7 @@ class CudaBackend(
         current = int(stream) in SPECIAL_STREAMS and driver.ask_current()
         return driver.ask_context(current or driver.place_of(stream))
 
-    # ---- capability: external events -------------------------------------------------------------
-
-    def external_event(self, stream: Any, *, timed: bool = False) -> Event:
-        """Make an event that marks nothing yet."""
-        driver, place = self.driver, self.driver.place_of(stream)
-        flags = driver.api.CUevent_flags
-        wanted = flags.CU_EVENT_DEFAULT if timed else flags.CU_EVENT_DISABLE_TIMING
-        return Event(driver.within(place, driver.call, "cuEventCreate", wanted), place)
-
-    def record_external(self, stream: Any, event: Event) -> None:
-        """Record an event; in a capture as a node, for which there is a flag that is permitted only there."""
-        driver = self.driver
-        captured = self.capture_status(stream) is not CaptureStatus.NONE
-        with driver.current(driver.place_of(stream)):
-            driver.call("cuEventRecordWithFlags", event.handle, stream, int(captured))
-            event.capture, event.nodes = _capture.position(driver, stream) if captured else (0, ())
-
-    def wait_external(self, stream: Any, event: Event) -> None:
-        """Wait for an event; in a capture by a node, or behind the node that has recorded it there."""
-        driver = self.driver
-        captured = self.capture_status(stream) is not CaptureStatus.NONE
-        with driver.current(driver.place_of(stream)):
-            if captured and event.capture and _capture.position(driver, stream)[0] == event.capture:
-                _capture.follow(driver, stream, event.nodes, others=True)
-            else:
-                driver.call("cuStreamWaitEvent", stream, event.handle, int(captured))
-
     # ---- capture ---------------------------------------------------------------------------------
-
-    def capture_front(self, stream: Any) -> tuple[int, ...]:
-        """Return the handles of the nodes that the stream's next one will follow."""
-        driver = self.driver
-        _, nodes = driver.within(driver.place_of(stream), _capture.position, driver, stream)
-        return tuple(map(int, nodes))
 
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the driver itself."""
@@ -129,17 +85,14 @@ class CudaBackend(
 
     # ---- graphs and executables ------------------------------------------------------------------
 
-    def record_graph(self, stream: Any, graph: Graph) -> None:
-        """Record a run of the graph on a capturing stream, as a child graph."""
-        driver = self.driver
-        driver.within(driver.place_of(stream), _capture.record_graph, driver, stream, graph.handle)
-
-    def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
+    def node_setter(
+        self, graph: Graph, executable: Executable, node: int, *inside: int
+    ) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a kernel, a copy, a fill or a child graph."""
         from ._cuda.node import node_setter
 
         with self.driver.current(graph.place):
-            return node_setter(self.driver, graph, executable, node)
+            return node_setter(self.driver, graph, executable, node, *inside)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ or run in clusters."""

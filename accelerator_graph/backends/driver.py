@@ -10,8 +10,9 @@ A backend consists of four parts:
 - A subclass of `Names` says how the functions are called.
 - A subclass of `Driver` has the binding, its types and numbers, and makes the errors.
 - A function answers `Backend.probe`.
-- A subclass of `DriverBackend`, or of `DriverGraphs` if it lists nodes, names these three. It inherits from
-  `mixins` what else the runtime can do. `capabilities` takes away what it can't do.
+- A subclass of `DriverBackend`, or of `DriverGraphs` if it lists nodes and of `DriverNodes` if nodes can be
+  added to a capture, names these three. It inherits from `mixins` what else the runtime can do.
+  `capabilities` takes away what it can't do.
 
 The binding is an object with the functions. Each takes the handles and numbers that the table in `Names`
 lists, and returns a tuple: the code, and the values that the function gives. A binding that works in another
@@ -46,6 +47,7 @@ from ._shared.driver import (
     ILLEGAL_STATE,
     NON_BLOCKING,
     NOT_READY,
+    WITHOUT_TIMING,
 )
 from ._shared.driver import INVALIDATED as INVALIDATED
 from ._shared.driver import LEGACY_STREAMS as LEGACY_STREAMS
@@ -62,7 +64,7 @@ from ._shared.driver import Relaxed as Relaxed
 from ._shared.driver import is_handle as is_handle
 from ._shared.driver import reasons as reasons
 from .base import Availability, CaptureInfo, CaptureMode, CaptureStatus, NativeCalls
-from .mixins import Lends, MarksProgress, ReadsGraphs, TimesEvents
+from .mixins import ExternalEvents, Lends, MarksProgress, ReadsGraphs, RecordsReplays, TimesEvents
 
 
 class DriverBackend(Lends, MarksProgress, TimesEvents):
@@ -430,6 +432,59 @@ class DriverGraphs(DriverBackend, ReadsGraphs):
         call = driver.call, driver.names.dump
         driver.within(graph.place, *call, graph.handle, os.fsencode(path), driver.verbose if verbose else 0)
         return True
+
+
+class DriverNodes(DriverBackend, ExternalEvents, RecordsReplays):
+    """A backend of a runtime like CUDA's that adds nodes to captures: runs of graphs, external events."""
+
+    __slots__ = ()
+
+    records_graphs: ClassVar[bool] = True
+
+    def capture_front(self, stream: Any) -> tuple[int, ...]:
+        """Return the handles of the nodes that the stream's next one will follow."""
+        driver = self.driver
+        return tuple(map(int, driver.within(driver.place_of(stream), driver.position, stream).nodes))
+
+    def record_graph(self, stream: Any, graph: Graph) -> None:
+        """Record a run of the graph on a capturing stream, as a child graph: a copy of the graph."""
+        driver = self.driver
+        driver.within(driver.place_of(stream), driver.add, stream, driver.names.add_graph, graph.handle)
+
+    # ---- capability: external events -------------------------------------------------------------
+
+    def external_event(self, stream: Any, *, timed: bool = False) -> Event:
+        """Make an event that marks nothing yet."""
+        driver, place = self.driver, self.driver.place_of(stream)
+        flags = 0 if timed else WITHOUT_TIMING
+        return Event(driver.within(place, driver.call, driver.names.create_event, flags), place)
+
+    def record_external(self, stream: Any, event: Event) -> None:
+        """Record an event; in a capture as a node of its own."""
+        driver = self.driver
+        with driver.current(driver.place_of(stream)):
+            if driver.position(stream).status is CaptureStatus.NONE:
+                driver.call(driver.names.record_event, event.handle, stream)
+                event.capture, event.nodes = 0, ()
+            else:
+                driver.add(stream, driver.names.add_record, event.handle)
+                _, event.capture, _, event.nodes = driver.position(stream)
+
+    def wait_external(self, stream: Any, event: Event) -> None:
+        """Wait for an event; in a capture by a node, or behind the node that has recorded it there.
+
+        A node that waits there would wait for what was recorded before the run; and HIP 6.4 takes it for a
+        circle, which it follows for ever.
+        """
+        driver = self.driver
+        with driver.current(driver.place_of(stream)):
+            here = driver.position(stream)
+            if here.status is CaptureStatus.NONE:
+                driver.call(driver.names.wait_event, stream, event.handle, 0)
+            elif event.capture and here.capture == event.capture:
+                driver.follow(stream, event.nodes, others=True)
+            else:
+                driver.add(stream, driver.names.add_wait, event.handle)
 
 
 class DriverCalls(NativeCalls):

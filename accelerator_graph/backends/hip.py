@@ -17,7 +17,6 @@ from . import base
 from ._hip import capture as _capture
 from ._hip import events as _events
 from ._hip.driver import Driver, Graph
-from ._hip.events import Event
 from ._hip.launch import Executable, has_runs, launch_function, launcher, settle
 from ._hip.nodes import one_root
 from ._hip.probe import probe
@@ -25,7 +24,6 @@ from .base import (
     Availability,
     Capability,
     CaptureMode,
-    CaptureStatus,
     LaunchFunction,
     NativeCalls,
     StatusFunction,
@@ -36,9 +34,11 @@ from .driver import (
     Capture,
     DriverCalls,
     DriverGraphs,
+    DriverNodes,
+    Event,
     is_handle,
 )
-from .mixins import ExternalEvents, RecordsReplays, TimesGraphs, UpdatesGraphs
+from .mixins import TimesGraphs, UpdatesGraphs
 
 _LEGACY = 1
 _NOT_FOUND = 500
@@ -49,7 +49,7 @@ _UPDATES_TESTED = (6_04, 7_02)
 launched the former packets (rocm-systems#10021)."""
 
 
-class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, UpdatesGraphs):
+class HipBackend(DriverGraphs, DriverNodes, TimesGraphs, UpdatesGraphs):
     """AMD GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
@@ -65,7 +65,6 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
     replay_ignores_captures: ClassVar[bool] = True
-    records_graphs: ClassVar[bool] = True
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -125,41 +124,6 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
             _events.refuse_other_device(driver, device, event)
         driver.within(device, _events.wait, driver, int(stream), event)
 
-    # ---- capability: external events -------------------------------------------------------------
-
-    def external_event(self, stream: Any, *, timed: bool = False) -> Event:
-        """Make an event that marks nothing yet."""
-        driver, device = self.driver, self.driver.place_of(stream)
-        flags = driver.api.hipEventDefault if timed else driver.api.hipEventDisableTiming
-        call = driver.call, "hipEventCreateWithFlags"
-        return Event(driver.within(device, *call, int(flags)), device, 0, ())
-
-    def record_external(self, stream: Any, event: Event) -> None:
-        """Record an event; in a capture as a node of its own."""
-        driver = self.driver
-        with driver.current(driver.place_of(stream)):
-            if self.capture_status(stream) is CaptureStatus.NONE:
-                driver.call("hipEventRecord", event.handle, stream)
-                event.capture, event.nodes = 0, ()
-            else:
-                _capture.add(driver, stream, "hipGraphAddEventRecordNode", event.handle)
-                _, event.capture, event.nodes = _events.position(driver, int(stream))
-
-    def wait_external(self, stream: Any, event: Event) -> None:
-        """Wait for an event; in a capture by a node, or behind the node that has recorded it there.
-
-        There, a node that waits would be a circle for the runtime, which 6.4 follows for ever. The node is
-        added to the graph: behind other work, the flag ``hipEventWaitExternal`` crashes at the end.
-        """
-        driver = self.driver
-        with driver.current(driver.place_of(stream)):
-            if self.capture_status(stream) is CaptureStatus.NONE:
-                driver.call("hipStreamWaitEvent", stream, event.handle, 0)
-            elif event.capture and _events.position(driver, int(stream)).capture == event.capture:
-                _events.wait(driver, int(stream), event)
-            else:
-                _capture.add(driver, stream, "hipGraphAddEventWaitNode", event.handle)
-
     # ---- capability: enqueue ---------------------------------------------------------------------
 
     def host_memory(self, stream: Any, nbytes: int) -> int:
@@ -169,11 +133,6 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
         return super().host_memory(stream, nbytes)
 
     # ---- capture ---------------------------------------------------------------------------------
-
-    def capture_front(self, stream: Any) -> tuple[int, ...]:
-        """Return the handles of the nodes that the stream's next one will follow."""
-        driver: Driver = self.driver
-        return driver.within(driver.place_of(stream), _events.position, driver, int(stream)).nodes
 
     def native_calls(self, stream: Any) -> NativeCalls:
         """Return calls of the runtime itself."""
@@ -206,9 +165,9 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
     launcher = launcher  # its runs come one after another
 
     def record_graph(self, stream: Any, graph: Graph) -> None:
-        """Record a run of the graph on a capturing stream, as a child graph."""
-        driver = self.driver
-        driver.within(driver.place_of(stream), _capture.record_graph, driver, stream, graph.handle)
+        """Record a run of the graph on a capturing stream, as a child graph, unless it allocates."""
+        _capture.refuse_allocations(self.driver, graph.handle)
+        super().record_graph(stream, graph)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ."""
