@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
-    "modules": 225,
+    "modules": 224,
     "lines of Python": 48_229,
     "lines of C": 2_900,
     "modules of the core": 19,
