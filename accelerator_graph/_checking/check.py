@@ -88,9 +88,9 @@ def _definition(captured: Captured) -> _Definition:
 def _examined(runner: Runner, captured: Captured, retained: Iterable[object]) -> MemoryCheck:
     (nodes, edges), parameters, before = _definition(captured)
     executable = runner.executable
-    setters: dict[int, NodeSetter] = {}
+    setters: dict[tuple[int, ...], NodeSetter] = {}
     if executable is not None and executable.made_of is captured.value:
-        setters |= executable.setters or {}
+        setters = {(number,): each for number, each in (executable.setters or {}).items()}
         if executable.changes is not None:
             setters |= executable.changes.setters
             nodes, edges = executable.changes.seen((nodes, edges))

@@ -42,22 +42,24 @@ class Addresses(NamedTuple):
 
 
 def addresses(
-    nodes: Sequence[GraphNode], parameters: Sequence[NodeParameters], setters: Mapping[int, NodeSetter]
+    nodes: Sequence[GraphNode],
+    parameters: Sequence[NodeParameters],
+    setters: Mapping[tuple[int, ...], NodeSetter],
 ) -> Addresses:
     """Return the addresses in the nodes of an executable.
 
-    The `parameters` are those that the nodes were captured with. Each of the `setters`, by the number of its
-    node, has changed that since then, and has the present parameters.
+    The `parameters` are those that the nodes were captured with. Each of the `setters`, by the numbers of the
+    nodes around its node and of that, has changed that since then, and has the present parameters.
     """
     pointers: list[Pointer] = []
     own: list[range] = []
     unread = 0
     for top, captured in zip(nodes, parameters, strict=True):
-        of_top, setter = list(_with_those_inside(top, captured, ())), setters.get(top.id)
-        blocks = [block for _, each, _ in of_top if each is not None for block in each.blocks or ()]
-        present = blocks if setter is None else setter.blocks
-        # a setter without blocks can only enable the node
-        rest = iter(present if len(present) == len(blocks) else blocks)
+        of_top, blocks = list(_with_those_inside(top, captured, ())), list[bytes]()
+        for node, read, around in of_top:
+            setter = setters.get((*(each.id for each in around), node.id))
+            blocks += _present(() if read is None else read.blocks or (), setter)
+        rest = iter(_present(blocks, setters.get((top.id,))))
         for node, read, around in of_top:
             now = [next(rest) for _ in read.blocks or ()] if read is not None else []
             if node.kind in ("mem_alloc", "mem_free") and node.target is not None and node.nbytes:
@@ -73,6 +75,11 @@ def addresses(
                     if address is not None and address >= _LOWEST
                 ]
     return Addresses(pointers, own, unread)
+
+
+def _present(blocks: Sequence[bytes], setter: NodeSetter | None) -> Sequence[bytes]:
+    """Return the present ones of blocks that a setter may have changed. One without any changes none."""
+    return blocks if setter is None or len(setter.blocks) != len(blocks) else setter.blocks
 
 
 def _with_those_inside(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from numbers import Number
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, TypedDict
 
 from .._interpreter import boolean, integer
 from .._interpreter.interruptions import Section
@@ -40,6 +40,9 @@ class NodeChange(TypedDict, total=False):
 
 
 _NAMES = tuple(NodeChange.__annotations__)
+
+Path: TypeAlias = tuple[int, ...]
+"""A node: its number in the graph, or that of a child graph and the number inside it, as deep as need be."""
 
 
 class Step(NamedTuple):
@@ -78,21 +81,25 @@ class NodeChanges:
         self.graph = graph
         self._backend = backend
         self._executable = executable
-        self.setters: dict[int, NodeSetter] = {}
+        self.setters: dict[Path, NodeSetter] = {}
         """What changes the nodes that were changed, or were to be."""
-        self._set: dict[int, set[str]] = {}
-        self._disabled: set[int] = set()
-        self._kept: dict[tuple[int, str], object] = {}
+        self._set: dict[Path, set[str]] = {}
+        self._disabled: set[Path] = set()
+        self._kept: dict[tuple[Path, str], object] = {}
 
     # ---- asking --------------------------------------------------------------------------------
 
-    def seen(self, contents: GraphContents) -> GraphContents:
-        """Return the contents of the graph as the executable has them."""
+    def seen(self, contents: GraphContents, around: Path = ()) -> GraphContents:
+        """Return the contents of the graph, or of one inside it, as the executable has them."""
         nodes, edges = contents
-        return [self._seen(node) if node.id in self._set else node for node in nodes], edges
+        return [self._seen(node, (*around, node.id)) for node in nodes], edges
 
-    def _seen(self, node: GraphNode) -> GraphNode:
-        names, setter = self._set[node.id], self.setters[node.id]
+    def _seen(self, node: GraphNode, path: Path) -> GraphNode:
+        if node.bodies:
+            node = node._replace(bodies=tuple(self.seen(body, path) for body in node.bodies))
+        if path not in self._set:
+            return node
+        names, setter = self._set[path], self.setters[path]
         blocks = setter.blocks
         new: dict[str, Any] = {
             name: int.from_bytes(blocks[setter.block_of(name)], "little")
@@ -102,7 +109,7 @@ class NodeChanges:
             values = (blocks[at.block][at.offset :][: at.nbytes].hex() for at in setter.arguments or ())
             new["values"] = tuple(values)
         changed = tuple(name for name in _NAMES if name in names)
-        return node._replace(changed=changed, enabled=node.id not in self._disabled, **new)
+        return node._replace(changed=changed, enabled=path not in self._disabled, **new)
 
     @property
     def kept(self) -> tuple[object, ...]:
@@ -121,30 +128,34 @@ class NodeChanges:
 
     # ---- changing ------------------------------------------------------------------------------
 
-    def prepare(self, what: str, wanted: Mapping[int, NodeChange], runner: Runner) -> list[Step]:
+    def prepare(self, what: str, wanted: Mapping[Any, NodeChange], runner: Runner) -> list[Step]:
         """Return the steps that make these changes. Raises for what can't be changed so; touches nothing."""
         count = runner.num_nodes()
         if not isinstance(wanted, Mapping):
             raise TypeError(f"Graph.{what}: the changes must be a dict by node, not {wanted!r}.")
         steps: list[Step] = []
-        for number, change in wanted.items():
-            number = integer(number, f"Graph.{what}: node")
+        for node, change in wanted.items():
+            given = node if isinstance(node, tuple) and len(node) > 1 else (node,)
+            number, *inside = path = tuple(integer(each, f"Graph.{what}: node") for each in given)
             if not 0 <= number < count:
                 raise ValueError(
                     f"Graph.{what}: the graph has the nodes 0 to {count - 1}, not {number}; see describe()."
                 )
-            where = f"Graph.{what}: node {number}{recorded_at(runner.observations, number)}"
-            steps += self._of_node(where, number, change)
+            name = "".join(f"node {each} inside " for each in reversed(inside)) + f"node {number}"
+            where = f"Graph.{what}: {name}{recorded_at(runner.observations, number)}"
+            steps += self._of_node(where, path, change)
         return steps
 
-    def _of_node(self, where: str, number: int, change: NodeChange) -> Iterable[Step]:
+    def _of_node(self, where: str, path: Path, change: NodeChange) -> Iterable[Step]:
         if not isinstance(change, Mapping) or not change or not set(change) <= set(_NAMES):
             raise TypeError(
                 f"{where}: pass what to change: one or more of {', '.join(_NAMES)}, not {change!r}."
             )
-        setter = self._setter(number)
+        setter = self._setter(path) if min(path) >= 0 else None
         if setter is None:
-            raise ValueError(f"{where} can't be changed, as describe().nodes[{number}].settable says.")
+            raise ValueError(
+                f"{where} can't be changed, or is not there; see settable in describe().nodes[{path[0]}]."
+            )
         for name in change:
             if name not in setter.settable:
                 raise ValueError(
@@ -154,36 +165,36 @@ class NodeChanges:
         enabled = boolean(change.get("enabled", True), f"{where}: enabled")
         parameters = {name: given for name, given in change.items() if name != "enabled"}
         changes: list[Change] = []
-        kept: dict[tuple[int, str], object] = {}
+        kept: dict[tuple[Path, str], object] = {}
         for name, given in parameters.items():
             if name == "arguments":
                 arguments = setter.arguments or ()
                 values = _by_position(where, len(arguments), given)
                 changes += _argument_changes(where, arguments, values)
-                kept |= {(number, f"argument {position}"): value for position, value in values.items()}
+                kept |= {(path, f"argument {position}"): value for position, value in values.items()}
             elif name == "value":
                 changes.append(self._value(where, setter, given))
             else:
-                changed, kept[number, name] = self._address(where, setter, name, given)
+                changed, kept[path, name] = self._address(where, setter, name, given)
                 changes.append(changed)
         if changes:
             before, after = setter.blocks, setter.after(changes)
             if setter.check is not None:
                 setter.check(after)
-            done = partial(self._note, number, parameters, kept)
+            done = partial(self._note, path, parameters, kept)
             yield Step(partial(setter.write, after), partial(setter.write, before), done, where)
-        enable, was = setter.enable, number not in self._disabled
+        enable, was = setter.enable, path not in self._disabled
         if enable is not None and "enabled" in change:
-            done = partial(self._enabled, number, enabled)
+            done = partial(self._enabled, path, enabled)
             yield Step(partial(enable, enabled), partial(enable, was), done, where)
 
-    def _setter(self, number: int) -> NodeSetter | None:
-        if number not in self.setters:
-            found = self._backend.node_setter(self.graph, self._executable, number)
-            if found is None:
+    def _setter(self, path: Path) -> NodeSetter | None:
+        if path not in self.setters:
+            found = self._backend.node_setter(self.graph, self._executable, *path)
+            if found is None or not found.settable:
                 return None
-            self.setters[number] = found
-        return self.setters[number]
+            self.setters[path] = found
+        return self.setters[path]
 
     def _value(self, where: str, setter: NodeSetter, given: object) -> Change:
         block = setter.block_of("value")
@@ -201,13 +212,13 @@ class NodeChanges:
             raise ValueError(f"{where}: {name} has no memory; pass an array that has, or an address.")
         return Change(setter.block_of(name), 0, word(memory.address)), memory.owner
 
-    def _note(self, number: int, names: Iterable[str], kept: Mapping[tuple[int, str], object]) -> None:
-        self._set.setdefault(number, set()).update(names)
+    def _note(self, path: Path, names: Iterable[str], kept: Mapping[tuple[Path, str], object]) -> None:
+        self._set.setdefault(path, set()).update(names)
         self._kept.update(kept)
 
-    def _enabled(self, number: int, enabled: bool) -> None:
-        self._set.setdefault(number, set()).add("enabled")
-        (self._disabled.discard if enabled else self._disabled.add)(number)
+    def _enabled(self, path: Path, enabled: bool) -> None:
+        self._set.setdefault(path, set()).add("enabled")
+        (self._disabled.discard if enabled else self._disabled.add)(path)
 
 
 class _Changing(Section):
@@ -348,7 +359,7 @@ def _changes_of(runner: Runner, captured: Captured, what: str) -> NodeChanges:
 
 
 # last: a signal handler may come in the middle of the first import
-def set_nodes(graph: BaseGraph, what: str, wanted: Mapping[int, NodeChange]) -> None:
+def set_nodes(graph: BaseGraph, what: str, wanted: Mapping[Any, NodeChange]) -> None:
     """Change nodes of a graph's executable: all changes, or none.
 
     If changes can't be undone, the graph has no executable any more.

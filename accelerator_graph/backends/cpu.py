@@ -182,9 +182,9 @@ class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, Change
         """Return replays with all attributes looked up before."""
         return CpuCalls(self, stream)
 
-    def node_setter(self, graph: Graph, executable: Executable, node: int) -> NodeSetter | None:
+    def node_setter(self, graph: Graph, executable: Executable, node: int, *inside: int) -> NodeSetter | None:
         """Return what changes the addresses of a copy, or the address and the value of a fill."""
-        return node_setter(executable, node)
+        return node_setter(executable, (node, *inside))
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
         """Let later runs make the calls of another graph, if these are of the same kinds and order."""

@@ -13,38 +13,27 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from ..errors import AcceleratorGraphError, DriverError
+from ..errors import DriverError
 from . import base
-from ._cuda import capture as _capture
-from ._cuda.driver import Driver, Event, Executable, Graph
+from ._cuda.driver import Driver, Executable, Graph
 from ._cuda.probe import probe
-from ._shared.driver import WITHOUT_TIMING
 from .base import (
     Availability,
     Capability,
-    CaptureStatus,
     LaunchFunction,
     NativeCalls,
     SameContext,
     StatusFunction,
 )
-from .driver import ACTIVE, SPECIAL_STREAMS, DriverCalls, DriverGraphs
-from .mixins import (
-    ChangesGraphs,
-    ExternalEvents,
-    ProfilesGraphs,
-    RecordsReplays,
-    TimesGraphs,
-    UpdatesGraphs,
-)
+from .driver import ACTIVE, SPECIAL_STREAMS, DriverCalls, DriverGraphs, DriverNodes, Event
+from .mixins import ChangesGraphs, ProfilesGraphs, TimesGraphs, UpdatesGraphs
 
 
 class CudaBackend(
     DriverGraphs,
-    ExternalEvents,
+    DriverNodes,
     TimesGraphs,
     ProfilesGraphs,
-    RecordsReplays,
     ChangesGraphs,
     UpdatesGraphs,
 ):
@@ -63,7 +52,6 @@ class CudaBackend(
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
-    records_graphs: ClassVar[bool] = True
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -89,36 +77,6 @@ class CudaBackend(
         current = int(stream) in SPECIAL_STREAMS and driver.ask_current()
         return driver.ask_context(current or driver.place_of(stream))
 
-    # ---- capability: external events -------------------------------------------------------------
-
-    def record_external(self, stream: Any, event: Any = None, *, timed: bool = False) -> Event:
-        """Record an event; in a capture as a node, for which there is a flag that is permitted only there."""
-        driver, place = self.driver, self.driver.place_of(stream)
-        captured = self.capture_status(stream) is not CaptureStatus.NONE
-        with driver.current(place):
-            made = event or Event(driver.call("cuEventCreate", 0 if timed else WITHOUT_TIMING), place)
-            try:
-                driver.call("cuEventRecordWithFlags", made.handle, stream, int(captured))
-            except AcceleratorGraphError:  # after an interrupt, a graph may have it
-                if event is None:
-                    self.destroy_event(made)
-                raise
-            made.capture, made.nodes = _capture.position(driver, stream) if captured else (0, ())
-        return made
-
-    def wait_event(self, stream: Any, event: Any) -> None:
-        """Wait; for an external event by a node, in a capture other than the one that has recorded it."""
-        if not isinstance(event, Event):
-            super().wait_event(stream, event)
-            return
-        driver = self.driver
-        captured = self.capture_status(stream) is not CaptureStatus.NONE
-        with driver.current(driver.place_of(stream)):
-            if captured and event.capture and _capture.position(driver, stream)[0] == event.capture:
-                _capture.follow(driver, stream, event.nodes, others=True)
-            else:
-                driver.call("cuStreamWaitEvent", stream, event.handle, int(captured))
-
     # ---- capture ---------------------------------------------------------------------------------
 
     def native_calls(self, stream: Any) -> NativeCalls:
@@ -127,17 +85,14 @@ class CudaBackend(
 
     # ---- graphs and executables ------------------------------------------------------------------
 
-    def record_graph(self, stream: Any, graph: Graph) -> None:
-        """Record a run of the graph on a capturing stream, as a child graph."""
-        driver = self.driver
-        driver.within(driver.place_of(stream), _capture.record_graph, driver, stream, graph.handle)
-
-    def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
+    def node_setter(
+        self, graph: Graph, executable: Executable, node: int, *inside: int
+    ) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a kernel, a copy, a fill or a child graph."""
         from ._cuda.node import node_setter
 
         with self.driver.current(graph.place):
-            return node_setter(self.driver, graph, executable, node)
+            return node_setter(self.driver, graph, executable, node, *inside)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ or run in clusters."""
@@ -220,12 +175,6 @@ class _CudaCalls(DriverCalls):
     """Calls of the driver for one stream."""
 
     __slots__ = ()
-
-    def front(self) -> tuple[int, ...]:
-        """Return the handles of the nodes that the stream's next one will follow."""
-        driver, stream = self.driver, self._stream
-        _, nodes = driver.within(driver.place_of(stream), _capture.position, driver, stream)
-        return tuple(map(int, nodes))
 
     def launch_function(self, executable: Executable) -> LaunchFunction | None:
         """Return ``cuGraphLaunch``; for a special stream, on condition that the right context is current."""

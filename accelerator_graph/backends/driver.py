@@ -10,8 +10,9 @@ A backend consists of four parts:
 - A subclass of `Names` says how the functions are called.
 - A subclass of `Driver` has the binding, its types and numbers, and makes the errors.
 - A function answers `Backend.probe`.
-- A subclass of `DriverBackend`, or of `DriverGraphs` if it lists nodes, names these three. It inherits from
-  `mixins` what else the runtime can do. `capabilities` takes away what it can't do.
+- A subclass of `DriverBackend`, or of `DriverGraphs` if it lists nodes and of `DriverNodes` if nodes can be
+  added to a capture, names these three. It inherits from `mixins` what else the runtime can do.
+  `capabilities` takes away what it can't do.
 
 The binding is an object with the functions. Each takes the handles and numbers that the table in `Names`
 lists, and returns a tuple: the code, and the values that the function gives. A binding that works in another
@@ -46,6 +47,7 @@ from ._shared.driver import (
     ILLEGAL_STATE,
     NON_BLOCKING,
     NOT_READY,
+    WITHOUT_TIMING,
 )
 from ._shared.driver import INVALIDATED as INVALIDATED
 from ._shared.driver import LEGACY_STREAMS as LEGACY_STREAMS
@@ -55,6 +57,7 @@ from ._shared.driver import Capture as Capture
 from ._shared.driver import Driver as Driver
 from ._shared.driver import Event as Event
 from ._shared.driver import Executable as Executable
+from ._shared.driver import ExternalEvent as ExternalEvent
 from ._shared.driver import Graph as Graph
 from ._shared.driver import Handle as Handle
 from ._shared.driver import Names as Names
@@ -62,7 +65,7 @@ from ._shared.driver import Relaxed as Relaxed
 from ._shared.driver import is_handle as is_handle
 from ._shared.driver import reasons as reasons
 from .base import Availability, CaptureInfo, CaptureMode, CaptureStatus, NativeCalls
-from .mixins import Lends, MarksProgress, ReadsGraphs, TimesEvents
+from .mixins import ExternalEvents, Lends, MarksProgress, ReadsGraphs, RecordsReplays, TimesEvents
 
 
 class DriverBackend(Lends, MarksProgress, TimesEvents):
@@ -425,6 +428,59 @@ class DriverGraphs(DriverBackend, ReadsGraphs):
         return True
 
 
+class DriverNodes(DriverBackend, ExternalEvents, RecordsReplays):
+    """A backend of a runtime like CUDA's that adds nodes to captures: runs of graphs, external events."""
+
+    __slots__ = ()
+
+    records_graphs: ClassVar[bool] = True
+
+    def record_graph(self, stream: Any, graph: Graph) -> None:
+        """Record a run of the graph on a capturing stream, as a child graph: a copy of the graph."""
+        driver = self.driver
+        driver.within(driver.place_of(stream), driver.add, stream, driver.names.add_graph, graph.handle)
+
+    # ---- capability: external events -------------------------------------------------------------
+
+    def record_external(self, stream: Any, event: Any = None, *, timed: bool = False) -> ExternalEvent:
+        """Record an event; in a capture as a node of its own."""
+        driver, place = self.driver, self.driver.place_of(stream)
+        flags = 0 if timed else WITHOUT_TIMING
+        with driver.current(place):
+            captured = driver.position(stream).status is not CaptureStatus.NONE
+            made = event or ExternalEvent(driver.call(driver.names.create_event, flags), place)
+            try:
+                if captured:
+                    driver.add(stream, driver.names.add_record, made.handle)
+                else:
+                    driver.call(driver.names.record_event, made.handle, stream)
+            except AcceleratorGraphError:  # after an interrupt, a graph may have it
+                if event is None:
+                    self.destroy_event(made)
+                raise
+            _, made.capture, _, made.nodes = driver.position(stream) if captured else (None, 0, None, ())
+        return made
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        """Wait for an event; for an external one in a capture by a node, or behind that which records it.
+
+        A node that waits there would wait for what was recorded before the run; and HIP 6.4 takes it for a
+        circle, which it follows for ever.
+        """
+        if not isinstance(event, ExternalEvent):
+            super().wait_event(stream, event)
+            return
+        driver = self.driver
+        with driver.current(driver.place_of(stream)):
+            here = driver.position(stream)
+            if here.status is CaptureStatus.NONE:
+                driver.call(driver.names.wait_event, stream, event.handle, 0)
+            elif event.capture and here.capture == event.capture:
+                driver.follow(stream, event.nodes, others=True)
+            else:
+                driver.add(stream, driver.names.add_wait, event.handle)
+
+
 class DriverCalls(NativeCalls):
     """Calls of the runtime for one stream."""
 
@@ -438,6 +494,11 @@ class DriverCalls(NativeCalls):
     def bind(self, executable: Any) -> Callable[[], None]:
         """Return the launch of an executable as a callable."""
         return self._backend.launcher(executable, self._stream)
+
+    def front(self) -> tuple[int, ...]:
+        """Return the handles of the nodes that the stream's next one will follow."""
+        driver, stream = self.driver, self._stream
+        return tuple(map(int, driver.within(driver.place_of(stream), driver.position, stream).nodes))
 
     def upload(self, executable: Any) -> None:
         """Move an executable to the device, in stream order, without running it."""

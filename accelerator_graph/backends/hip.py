@@ -13,21 +13,17 @@ from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any, ClassVar
 
-from ..errors import AcceleratorGraphError
 from . import base
 from ._hip import capture as _capture
 from ._hip import events as _events
 from ._hip.driver import Driver, Graph
-from ._hip.events import Event, ExternalEvent
 from ._hip.launch import Executable, has_runs, launch_function, launcher, settle
 from ._hip.nodes import one_root
 from ._hip.probe import probe
-from ._shared.driver import WITHOUT_TIMING
 from .base import (
     Availability,
     Capability,
     CaptureMode,
-    CaptureStatus,
     LaunchFunction,
     NativeCalls,
     StatusFunction,
@@ -38,9 +34,12 @@ from .driver import (
     Capture,
     DriverCalls,
     DriverGraphs,
+    DriverNodes,
+    Event,
+    ExternalEvent,
     is_handle,
 )
-from .mixins import ExternalEvents, RecordsReplays, TimesGraphs, UpdatesGraphs
+from .mixins import TimesGraphs, UpdatesGraphs
 
 _LEGACY = 1
 _NOT_FOUND = 500
@@ -51,7 +50,7 @@ _UPDATES_TESTED = (6_04, 7_02)
 launched the former packets (rocm-systems#10021)."""
 
 
-class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, UpdatesGraphs):
+class HipBackend(DriverGraphs, DriverNodes, TimesGraphs, UpdatesGraphs):
     """AMD GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
@@ -67,7 +66,6 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
     replay_ignores_captures: ClassVar[bool] = True
-    records_graphs: ClassVar[bool] = True
 
     # ---- being there -----------------------------------------------------------------------------
 
@@ -121,49 +119,14 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
+        if isinstance(event, ExternalEvent):
+            super().wait_event(stream, event)
+            return
         driver = self.driver
         device = driver.place_of(stream)
-        if isinstance(event, ExternalEvent):
-            driver.within(device, self._wait_external, stream, event)
-            return
         if event.capture:
             _events.refuse_other_device(driver, device, event)
         driver.within(device, _events.wait, driver, int(stream), event)
-
-    # ---- capability: external events -------------------------------------------------------------
-
-    def record_external(self, stream: Any, event: Any = None, *, timed: bool = False) -> ExternalEvent:
-        """Record an event; in a capture as a node of its own."""
-        driver, device = self.driver, self.driver.place_of(stream)
-        captured = self.capture_status(stream) is not CaptureStatus.NONE
-        with driver.current(device):
-            flags = 0 if timed else WITHOUT_TIMING
-            made = event or ExternalEvent(driver.call("hipEventCreateWithFlags", flags), device, 0, ())
-            try:
-                if captured:
-                    _capture.add(driver, stream, "hipGraphAddEventRecordNode", made.handle)
-                else:
-                    driver.call("hipEventRecord", made.handle, stream)
-            except AcceleratorGraphError:  # after an interrupt, a graph may have it
-                if event is None:
-                    self.destroy_event(made)
-                raise
-            made.capture, made.nodes = _events.position(driver, int(stream))[1:] if captured else (0, ())
-        return made
-
-    def _wait_external(self, stream: Any, event: ExternalEvent) -> None:
-        """Wait for an event; in a capture by a node, or behind the node that has recorded it there.
-
-        There, a node that waits would be a circle for the runtime, which 6.4 follows for ever. The node is
-        added to the graph: behind other work, the flag ``hipEventWaitExternal`` crashes at the end.
-        """
-        driver = self.driver
-        if self.capture_status(stream) is CaptureStatus.NONE:
-            driver.call("hipStreamWaitEvent", stream, event.handle, 0)
-        elif event.capture and _events.position(driver, int(stream)).capture == event.capture:
-            _events.wait(driver, int(stream), event)
-        else:
-            _capture.add(driver, stream, "hipGraphAddEventWaitNode", event.handle)
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 
@@ -206,9 +169,9 @@ class HipBackend(DriverGraphs, ExternalEvents, TimesGraphs, RecordsReplays, Upda
     launcher = launcher  # its runs come one after another
 
     def record_graph(self, stream: Any, graph: Graph) -> None:
-        """Record a run of the graph on a capturing stream, as a child graph."""
-        driver = self.driver
-        driver.within(driver.place_of(stream), _capture.record_graph, driver, stream, graph.handle)
+        """Record a run of the graph on a capturing stream, as a child graph, unless it allocates."""
+        _capture.refuse_allocations(self.driver, graph.handle)
+        super().record_graph(stream, graph)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ."""
@@ -286,14 +249,6 @@ class _HipCalls(DriverCalls):
     """Calls of the runtime for one stream."""
 
     __slots__ = ()
-
-    def front(self) -> tuple[int, ...]:
-        """Return the handles of the nodes that the stream's next one will follow."""
-        driver, stream = self.driver, self._stream
-        found: tuple[int, ...] = driver.within(
-            driver.place_of(stream), _events.position, driver, int(stream)
-        ).nodes
-        return found
 
     def launch_function(self, executable: Executable) -> LaunchFunction | None:
         """Return ``hipGraphLaunch``, on condition that the latest run was on the same stream."""

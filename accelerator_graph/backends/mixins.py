@@ -222,9 +222,12 @@ class ChangesGraphs(Backend, capability=Capability.SET_NODE):
     __slots__ = ()
 
     @abstractmethod
-    def node_setter(self, graph: Any, executable: Any, node: int) -> contract.NodeSetter | None:
+    def node_setter(self, graph: Any, executable: Any, node: int, *inside: int) -> contract.NodeSetter | None:
         """Return what changes a node, by its number in `nodes`, in later runs; None for a node of a kind or
         form that stays as it is, as `GraphNode.settable` says.
+
+        With more numbers, the node is inside of that child graph: by its number there, or as deep as there
+        are numbers. None if there is no such node. The graph that was recorded, and other runs of it, stay.
 
         The library keeps graph and executable alive, asks for one setter of a node, and launches nothing in
         the middle of a change. Runs that were enqueued before are not affected.

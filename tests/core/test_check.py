@@ -174,8 +174,12 @@ def test_the_present_parameters_count_also_inside_a_child_graph():
     places = [(ctypes.addressof(each), len(each)) for each in blocks]
     setter = NodeSetter("graph", places, lambda: None)
     setter.write([word(SECOND), *setter.blocks[1:]])
-    told = addresses([child], [NodeParameters("graph", inside=tuple(parameters))], {0: setter})
+    told = addresses([child], [NodeParameters("graph", inside=tuple(parameters))], {(0,): setter})
     assert [each.address for each in told.pointers] == [SECOND, FIRST, FIRST]
+    copy = NodeSetter("memcpy", places[2:], lambda: None)
+    copy.write([word(FIRST), word(SECOND)])
+    told = addresses([child], [NodeParameters("graph", inside=tuple(parameters))], {(0, 1): copy})
+    assert [each.address for each in told.pointers] == [FIRST, FIRST, SECOND]
     assert told.pointers[0].inside == (child,)
 
 

@@ -11,6 +11,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph.backends._contract.contents import NodeSetter
 from accelerator_graph.errors import driver_error
+from accelerator_graph.inspection.contents import all_nodes
 from accelerator_graph.inspection.drawing import to_dot
 from core.test_interrupts import Interrupter
 
@@ -147,7 +148,7 @@ WRONG = [
         "pass what to change: one or more of arguments, source, target, value, enabled",
     ),
     (0, {"source": bytearray(8)}, ValueError, r"node 0 has no source that can be changed"),
-    (2, {"enabled": False}, ValueError, r"node 2 can't be changed, as describe\(\)"),
+    (2, {"enabled": False}, ValueError, r"node 2 can't be changed, or is not there; see settable in"),
     (0, {"value": 256}, ValueError, "value must be 0 to 255, not 256"),
     (0, {"value": -1}, ValueError, "value must be 0 to 255, not -1"),
     (0, {"value": "1"}, TypeError, "value must be an int"),
@@ -205,15 +206,72 @@ def test_graphs_without_an_executable_or_a_definition(stream):
         other.set_node(0, value=1)
 
 
-def test_nodes_of_a_graph_inside_are_not_changed(scene):
-    outer = ag.Graph(keep_graph=True, stream=scene.stream)
-    with outer:
-        scene.graph.replay()
+@pytest.fixture
+def outer(scene):
+    """A graph with two runs of that of the scene, and one of these two in another graph."""
+    graph = ag.Graph(keep_graph=True, stream=scene.stream)
+    with graph:
+        for _ in range(2):
+            scene.graph.replay()
+    around = ag.Graph(keep_graph=True, stream=scene.stream, observe=ag.stacks())
+    with around:
+        scene.stream.launch(int)
+        around.add(graph)
+    around.instantiate()
+    return around
+
+
+@pytest.mark.promise("nodes-inside-are-changed")
+def test_a_node_inside_a_graph_is_changed_in_this_run_alone(scene, outer):
+    def run(graph):
+        scene.filled[:] = scene.target[:] = bytes(8)
+        graph.replay()
+        scene.stream.synchronize()
+        return scene.filled[0], scene.target[0]
+
+    other, clone = bytearray(b"\x07" * 8), outer.clone()
+    outer.set_nodes({(1, 1, 0): {"value": 3}, (1, 1, 1): {"source": other}})
+    assert run(outer) == (3, 7)
+    outer.set_node((1, 1, 1), enabled=False)
+    outer.set_node((1, 0, 0), target=scene.target)
+    assert run(outer) == (3, 5)
+    assert [run(each) for each in (scene.graph, clone)] == [(1, 5)] * 2
+    (first, _), (second, _) = (node.bodies[0] for node in outer.describe().nodes[1].bodies[0][0])
+    assert [node.changed for node in first] == [("target",), (), ()]
+    assert [node.changed for node in second] == [("value",), ("source", "enabled"), ()]
+    assert (second[0].value, second[1].enabled) == (3, False)
+    assert ag.diff(clone.describe(), outer.describe())
+    with pytest.raises(BufferError):
+        other.extend(bytes(1 << 20))
     outer.instantiate()
-    (node,) = outer.describe().nodes
-    assert [each.settable for each in (node, *node.bodies[0][0])] == [()] * 4
-    with pytest.raises(ValueError, match=r"node 0 can't be changed"):
-        outer.set_node(0, enabled=False)
+    assert run(outer) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("node", "match"),
+    [
+        (
+            (1, 1, 3),
+            r"node 3 inside node 1 inside node 1 \(recorded at .*\) can't be changed, or is not there",
+        ),
+        (
+            (1, 1, 2),
+            "node 2 inside node 1 inside node 1 .* can't be changed, or is not there; see settable in",
+        ),
+        ((1, 1), "node 1 inside node 1 .* can't be changed"),
+        ((1,), r"node must be an int, not \(1,\)"),
+        ((), r"node must be an int, not \(\)"),
+        ((1, "1"), "node must be an int, not '1'"),
+        ((1, -1), "node -1 inside node 1 .* can't be changed, or is not there"),
+        ((0, 0), "node 0 inside node 0 .* can't be changed, or is not there"),
+        ((2, 0), "the graph has the nodes 0 to 1, not 2"),
+        (1, "node 1 .* can't be changed, or is not there"),
+    ],
+)
+def test_a_node_that_is_not_inside_is_refused(outer, node, match):
+    with pytest.raises((TypeError, ValueError), match=match):
+        outer.set_nodes({(1, 0, 0): {"value": 2}, node: {"enabled": False}})
+    assert not any(node.changed for node in all_nodes(outer.describe().nodes))
 
 
 # ---- all or nothing ------------------------------------------------------------------------------

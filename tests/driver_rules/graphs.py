@@ -3,9 +3,10 @@
 A line is a list of steps. Captured on stream ``s``, or on ``a`` after ``a:``: ``fill VALUE [NBYTES]``,
 ``fill32 VALUE``, ``fill2d VALUE WIDTH HEIGHT``, ``copy TO FROM [NBYTES]``, ``kernel A B [BLOCKS]``,
 ``nothing`` (a kernel too), ``host``, ``yield`` (a host function too), ``alloc [MIB]``, ``into VALUE`` (a fill
-of what was allocated, and a copy of it), ``free``, ``fork`` and ``join`` of the two streams. ``elsewhere`` at
-the front: in a context of its own, with memory and kernels of its own. Built: ``node [DEPENDENCY ...]``, an
-empty node, and ``child STEP``, a graph of that one step.
+of what was allocated, and a copy of it), ``free``, ``fork`` and ``join`` of the two streams, ``record`` and
+``wait`` of an external event. ``elsewhere`` at the front: in a context of its own, with memory and kernels of
+its own. Built: ``node [DEPENDENCY ...]``, an empty node, ``child STEP + STEP``, a graph of these steps, and
+``conditional``, an empty one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from accelerator_graph.testing.works.cuda import KERNEL, call, device
+from backends.cuda.bench import add_conditional
 from driver_rules.contexts import current, new_context
 
 BYTES = 64
@@ -30,6 +32,7 @@ RESULTS = (
     *("success", "error", "topology", "type", "function", "parameters"),
     *("unsupported", "function", "attributes"),
 )
+_CHILD = int(driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_GRAPH)
 _RELAXED = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
 
 
@@ -40,13 +43,13 @@ class UpdateInfo(ctypes.Structure):
 
 
 class Place:
-    """A context, and in it two streams, an event, memory and kernels."""
+    """A context, and in it two streams, two events, memory and kernels."""
 
     def __init__(self, stack: ExitStack, context: Any) -> None:
         self.context = context
         with current(context):
             self.streams = {name: call(driver.cuStreamCreate, 1) for name in ("s", "a")}
-            self.event = call(driver.cuEventCreate, 2)
+            self.event, self.external = (call(driver.cuEventCreate, 2) for _ in range(2))
             self.memory = int(call(driver.cuMemAlloc, BYTES))
             modules = [call(driver.cuModuleLoadData, text) for text in (KERNEL, NOTHING)]
             self.step = call(driver.cuModuleGetFunction, modules[0], b"step")
@@ -54,6 +57,7 @@ class Place:
         for release, handle in (
             *((driver.cuStreamDestroy, stream) for stream in self.streams.values()),
             (driver.cuEventDestroy, self.event),
+            (driver.cuEventDestroy, self.external),
             (driver.cuMemFree, self.memory),
             *((driver.cuModuleUnload, module) for module in modules),
         ):
@@ -89,7 +93,7 @@ class Graphs:
         place = self._places[where]
         steps = steps[bool(where) :]
         with current(place.context):
-            if steps and steps[0].startswith(("node", "child")):
+            if steps and steps[0].startswith(("node", "child", "conditional")):
                 graph = self._build(steps)
             else:
                 call(driver.cuStreamBeginCapture, place.streams["s"], _RELAXED)
@@ -117,10 +121,19 @@ class Graphs:
 
     def run(self, executable: Any) -> bytes:
         """Launch, and return what the memory, which was all zero, holds then."""
-        stream = self.here.streams["s"]
-        call(driver.cuMemsetD8Async, self.here.memory, 0, BYTES, stream)
-        call(driver.cuGraphLaunch, executable, stream)
-        call(driver.cuStreamSynchronize, stream)
+        self.clear()
+        self.launch(executable)
+        return self.read()
+
+    def clear(self) -> None:
+        call(driver.cuMemsetD8Async, self.here.memory, 0, BYTES, self.here.streams["s"])
+
+    def launch(self, executable: Any) -> None:
+        call(driver.cuGraphLaunch, executable, self.here.streams["s"])
+
+    def read(self) -> bytes:
+        """Return what the memory holds once all is done."""
+        call(driver.cuStreamSynchronize, self.here.streams["s"])
         found = bytearray(BYTES)
         call(driver.cuMemcpyDtoH, found, self.here.memory, BYTES)
         return bytes(found)
@@ -135,6 +148,27 @@ class Graphs:
         found = [str(handles.index(node)) if node in handles else "inner"
                  for node in (info.node, info.from_node) if node]  # fmt: skip
         return " ".join([str(code), RESULTS[info.result], *found]) if code or info.result or found else "ok"
+
+    def change(self, executable: Any, graph: Any, other: Any, how: str) -> int:
+        """Change a child in the executable of a graph as it is in another graph: the code.
+
+        Change all of it ``by_child``, or ``by_node`` the last node of the innermost child.
+        """
+        if how == "by_child":
+            child = call(driver.cuGraphChildGraphNodeGetGraph, self.nodes(other)[0])
+            return int(driver.cuGraphExecChildGraphNodeSetParams(executable, self.nodes(graph)[0], child)[0])
+        node, new = self.inside(graph)[-1], self.inside(other)[-1]
+        kind = {0: "Kernel", 1: "Memcpy", 2: "Memset"}[int(call(driver.cuGraphNodeGetType, node))]
+        params = call(getattr(driver, f"cuGraph{kind}NodeGetParams"), new)
+        where = () if kind == "Kernel" else (self.here.context,)
+        return int(getattr(driver, f"cuGraphExec{kind}NodeSetParams")(executable, node, params, *where)[0])
+
+    def inside(self, graph: Any) -> list[Any]:
+        """Return the nodes of the innermost child."""
+        nodes = self.nodes(graph)
+        if int(call(driver.cuGraphNodeGetType, nodes[0])) != _CHILD:
+            return nodes
+        return self.inside(call(driver.cuGraphChildGraphNodeGetGraph, nodes[0]))
 
     def nodes(self, graph: Any) -> list[Any]:
         count = driver.cuGraphGetNodes(graph)[2]
@@ -165,9 +199,11 @@ class Graphs:
             verb, _, rest = step.partition(" ")
             if verb == "node":
                 nodes.append(self.add(graph, *(nodes[int(number)] for number in rest.split())))
-            else:
-                child = self.make(rest)
+            elif verb == "child":
+                child = self.make(rest if rest.startswith("child") else rest.replace("+", ";"))
                 nodes.append(call(driver.cuGraphAddChildGraphNode, graph, [], 0, child))
+            else:
+                nodes.append(add_conditional(graph)[0])
         return graph
 
     def _enqueue(self, place: Place, text: str) -> None:
@@ -201,6 +237,10 @@ class Graphs:
             call(driver.cuMemcpyAsync, place.memory, self.allocated, 16, stream)
         elif verb == "free":
             call(driver.cuMemFreeAsync, self.allocated, stream)
+        elif verb == "record":
+            call(driver.cuEventRecordWithFlags, place.external, stream, 1)
+        elif verb == "wait":
+            call(driver.cuStreamWaitEvent, stream, place.external, 1)
         else:
             ends = ("s", "a") if verb == "fork" else ("a", "s")
             call(driver.cuEventRecord, place.event, place.streams[ends[0]])

@@ -124,6 +124,16 @@ event_destroy inside    other   any           ok      ok            ok
 event_destroy outside   any     any           ok      ok            ok
 record_with 0 e s       any     any           ok      ok            ok
 record_with 2 e s       any     any           1=      1=            1=
+record_with 1 e s       any     any           ok      ok            ok
+record_with 1 inside s  any     any           ok      ok            ok
+record_with 1 e a       any     any           401=    401=          401=
+record_with 1 e legacy  any     blocking      906     906           906
+record_with 1 e legacy  any     non-blocking  401=    401=          401=
+wait_with 1 s outside   any     any           ok      ok            ok
+wait_with 1 s fresh     any     any           ok      ok            ok
+wait_with 1 s inside    any     any           ok      ok            ok
+wait_with 1 a outside   any     any           401=    401=          401=
+wait_with 2 s outside   any     any           1=      1=            1=
 elapsed outside outside  any    any           400=    400=          400=
 wait s outside          here    any           905     905           905
 wait s outside          other   any           905     905           905
@@ -133,6 +143,10 @@ wait a inside           any     any           ok      ok            ok
 wait legacy inside      any     any           906     906           906
 begin s                 here    any           401=    401=          401=
 begin s                 other   any           401=    401=          401=
+add_graph s             any     any           ok      ok            ok
+add_record s e          any     any           ok      ok            ok
+add_wait s outside      any     any           ok      ok            ok
+add_wait s fresh        any     any           ok      ok            ok
 
 instantiate             here    any           900     900           ok
 instantiate             other   any           900     ok            ok
@@ -269,6 +283,22 @@ an event recorded outside after all
     fork; fill a; record f a; record f b; wait s f = 905; end s = 901
 an event that is destroyed
     fork; event_destroy e; fill a; record f a; wait s f; event_destroy f; end s
+
+# external events
+an external event joins nothing
+    begin s; fill s; record_with 1 e s; wait a e; status a = none; wait s e; fill s; end s
+an external event of another capture
+    begin s; begin a; record_with 1 e s; wait_with 1 a e; fill a; record_with 1 f a; wait_with 1 s f;
+    status s = active; status a = active; end a; end s
+an external event of a capture that has ended
+    begin s; record_with 1 e s; end s; event_query e; event_sync e; wait a e; sync a
+asking for an external event of a capture [relaxed]
+    begin s; record_with 1 e s; event_query e; event_sync e; status s = active; end s
+nodes that are added to two captures
+    begin s; begin a; fill s; add_record s e; add_wait a e; fill a; add_record a f; add_wait s f; add_graph s;
+    status s = active; status a = active; end a; end s; query b
+external events in a broken capture
+    begin s; sync s = 900; record_with 1 e s = 901; wait_with 1 s outside = 901; end s = 901
 
 # events of other captures
 events of another capture

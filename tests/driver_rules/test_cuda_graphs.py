@@ -73,6 +73,29 @@ alloc; free                         alloc; host; free                       910 
 alloc; into 1; free                 alloc; into 2; free                     910 error 1
 """
 
+# What graphs allow: to be a child, to be cloned, a second executable, and one once the first is gone.
+ALLOWED = """
+graph                   child  clone  second  again
+fill 1                  ok     ok     ok      ok
+host                    ok     ok     ok      ok
+child fill 1            ok     ok     ok      ok
+record; wait            ok     ok     ok      ok
+alloc; free             801    801    801     ok
+alloc                   801    801    801     ok
+conditional             801    801    801     ok
+node; conditional       801    801    801     ok
+"""
+
+# A graph with a child in it, and what the last node inside becomes.
+INSIDE = """
+child fill 1                                    fill 2
+child fill 7 + copy 16 0                        fill 7; copy 32 0
+child kernel 3 4                                kernel 5 6
+child fill 7 + host + kernel 3 4                fill 7; host; kernel 5 6
+child child fill 1                              fill 2
+child child child fill 7 + copy 16 0            fill 7; copy 32 0
+"""
+
 # Memory of graphs, step by step: how many MiB there are beside those of the start. graph_memory.py.
 GRAPH_MEMORY = """
 memory that a run frees
@@ -100,13 +123,13 @@ the marks
 """
 
 
-def updates():
-    for line in filter(None, UPDATES.splitlines()):
-        old, new, answer = re.split(r"\s{2,}", line.strip())
-        yield pytest.param(old, new, answer, id=f"{old} -> {new}")
+def rows(table):
+    for line in filter(None, table.splitlines()):
+        cells = re.split(r"\s{2,}", line.strip())
+        yield pytest.param(*cells, id=" -> ".join(cells[:2]))
 
 
-@pytest.mark.parametrize(("old", "new", "answer"), [*updates()])
+@pytest.mark.parametrize(("old", "new", "answer"), [*rows(UPDATES)])
 def test_an_update(old, new, answer):
     """It is answered so, and the executable does what the one graph, or still the other, does."""
     with Graphs() as graphs:
@@ -151,12 +174,83 @@ def test_a_clone():
         assert graphs.run(graphs.instantiate(clone)) == before
 
 
-def test_a_graph_with_memory_has_no_clone():
+@pytest.mark.parametrize(("line", "child", "clone", "second", "again"), [*rows(ALLOWED)][1:])
+def test_what_a_graph_allows(line, child, clone, second, again):
     with Graphs() as graphs:
-        graph = graphs.make("alloc; free")
-        assert int(driver.cuGraphClone(graph)[0]) == 801
-        parent = graphs.make("node")
-        assert int(driver.cuGraphAddChildGraphNode(parent, [], 0, graph)[0]) == 801
+        graph, parent = graphs.make(line), graphs.make("node")
+        found = driver.cuGraphAddChildGraphNode(parent, [], 0, graph), driver.cuGraphClone(graph)
+        executable = graphs.instantiate(graph)
+        found += (driver.cuGraphInstantiate(graph, 0),)
+        graphs.destroy(executable)
+        found += (driver.cuGraphInstantiate(graph, 0),)
+        assert ["ok" if code == 0 else str(int(code)) for code, _ in found] == [child, clone, second, again]
+        destroys = driver.cuGraphDestroy, driver.cuGraphExecDestroy, driver.cuGraphExecDestroy
+        for (code, made), destroy in zip(found[1:], destroys, strict=True):
+            assert code or destroy(made)[0] == 0
+
+
+@pytest.mark.parametrize("how", ["by_node", "by_child"])
+@pytest.mark.parametrize(("line", "wanted"), [*rows(INSIDE)])
+def test_a_node_inside_a_child_is_changed(line, wanted, how):
+    """By the handle in the child's own graph, or as the whole child: in the executable alone."""
+    with Graphs() as graphs:
+        graph = graphs.make(line)
+        other = graphs.make(f"{line.rpartition('child ')[0]}child {wanted.replace(';', ' +')}")
+        executable, second = graphs.instantiate(graph), graphs.instantiate(graph)
+        before, after = graphs.run(executable), graphs.run(graphs.instantiate(other))
+        assert before != after
+        assert graphs.change(executable, graph, other, how) == 0
+        assert graphs.run(executable) == after
+        assert graphs.run(second) == graphs.run(graphs.instantiate(graph)) == before
+        for again, to, expected in (
+            ("by_node", graph, before),
+            (how, other, after),
+            ("by_child", graph, before),
+        ):
+            assert graphs.change(executable, graph, to, again) == 0
+            assert graphs.run(executable) == expected
+
+
+def test_a_run_that_is_under_way_keeps_the_nodes_inside_a_child():
+    with Graphs() as graphs:
+        graph, other = (graphs.make(f"child kernel 3 4 + kernel 1 {number}") for number in (0, 1))
+        executable = graphs.instantiate(graph)
+        graphs.clear()
+        for number in range(50):
+            graphs.launch(executable)
+            assert graphs.change(executable, graph, (other, graph)[number % 2], "by_node") == 0
+        word = 0
+        for number in range(50):
+            word = (word * 3 + 4 + number % 2) % 2**32
+        assert int.from_bytes(graphs.read()[:4], "little") == word
+
+
+def test_a_node_inside_a_child_is_left_out_and_put_back():
+    with Graphs() as graphs:
+        graph = graphs.make("child kernel 3 4 + kernel 5 6 + kernel 7 8")
+        executable, before = graphs.instantiate(graph), graphs.run(graphs.instantiate(graph))
+        without = graphs.run(graphs.instantiate(graphs.make("kernel 3 4; kernel 7 8")))
+        node = graphs.inside(graph)[1]
+        for enabled, expected in ((0, without), (0, without), (1, before)):
+            assert driver.cuGraphNodeSetEnabled(executable, node, enabled)[0] == 0
+            for _ in range(20):
+                assert graphs.run(executable) == expected
+
+
+def test_what_is_not_a_node_inside_the_child_is_refused():
+    """As nodes of the graph that the child was made of, and children of another shape."""
+    with Graphs() as graphs:
+        single, graph = graphs.make("fill 1"), graphs.make("node")
+        call(driver.cuGraphAddChildGraphNode, graph, [], 0, single)
+        executable = graphs.instantiate(graph)
+        (fill,), (node, child) = graphs.nodes(single), graphs.nodes(graph)
+        params, context = call(driver.cuGraphMemsetNodeGetParams, fill), graphs.here.context
+        assert int(driver.cuGraphExecMemsetNodeSetParams(executable, fill, params, context)[0]) == 1
+        change = driver.cuGraphExecChildGraphNodeSetParams
+        assert int(change(executable, node, single)[0]) == 1
+        for line in ("copy 16 0", "fill 2; fill 3", "alloc; free"):
+            assert int(change(executable, child, graphs.make(line))[0]) == 910
+        assert graphs.run(executable) == graphs.run(graphs.instantiate(single))
 
 
 def test_what_a_memset_node_says():

@@ -45,11 +45,7 @@ class Verbs:
 
     def do_forget(self, stream: str) -> Any:
         """Let the next node depend on none."""
-        to_none = driver.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES.value
-        try:
-            return driver.cuStreamUpdateCaptureDependencies(self.streams[stream], [], None, 0, to_none)
-        except TypeError:  # before CUDA 13
-            return driver.cuStreamUpdateCaptureDependencies(self.streams[stream], [], 0, to_none)
+        return self._follow(stream, [])
 
     def do_status(self, stream: str) -> Any:
         code, status = driver.cuStreamIsCapturing(self.streams[stream])
@@ -117,7 +113,10 @@ class Verbs:
         return driver.cuEventElapsedTime(self._event(start), self._event(end))
 
     def do_wait(self, stream: str, event: str) -> Any:
-        return driver.cuStreamWaitEvent(self.streams[stream], self._event(event), 0)
+        return self.do_wait_with("0", stream, event)
+
+    def do_wait_with(self, flags: str, stream: str, event: str) -> Any:
+        return driver.cuStreamWaitEvent(self.streams[stream], self._event(event), int(flags))
 
     # ---- memory and work ----------------------------------------------------------------
 
@@ -224,6 +223,15 @@ class Verbs:
     def do_trim(self) -> Any:
         return driver.cuDeviceGraphMemTrim(device(0).number)
 
+    def do_add_graph(self, stream: str) -> Any:
+        return self._added(stream, driver.cuGraphAddChildGraphNode, self.graph)
+
+    def do_add_record(self, stream: str, event: str) -> Any:
+        return self._added(stream, driver.cuGraphAddEventRecordNode, self._event(event))
+
+    def do_add_wait(self, stream: str, event: str) -> Any:
+        return self._added(stream, driver.cuGraphAddEventWaitNode, self._event(event))
+
     def do_nodes(self) -> Any:
         return driver.cuGraphGetNodes(self.graph)
 
@@ -240,6 +248,22 @@ class Verbs:
         return answer
 
     # ---- what they share -----------------------------------------------------------------------
+
+    def _added(self, stream: str, add: Callable[..., Any], what: Any) -> Any:
+        """Add a node to what a stream captures, and let the next one follow it."""
+        captures = getattr(driver, "cuStreamGetCaptureInfo_v3", driver.cuStreamGetCaptureInfo)
+        _, _, _, graph, nodes, *_, count = captures(self.streams[stream])
+        code, node = add(graph, nodes[:count], count, what)
+        return (code,) if code else self._follow(stream, [node])
+
+    def _follow(self, stream: str, nodes: list[Any]) -> Any:
+        only = driver.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES.value
+        try:
+            return driver.cuStreamUpdateCaptureDependencies(
+                self.streams[stream], nodes, None, len(nodes), only
+            )
+        except TypeError:  # before CUDA 13
+            return driver.cuStreamUpdateCaptureDependencies(self.streams[stream], nodes, len(nodes), only)
 
     def _made(self, answer: Any, release: Callable[..., Any]) -> Any:
         if answer[0] == 0:

@@ -19,7 +19,7 @@ CALLED = frozenset(
         "cuCtxSetCurrent",
         *("cuDeviceGet", "cuDeviceGetCount", "cuDevicePrimaryCtxRetain", "cuDriverGetVersion"),
         *("cuEventCreate", "cuEventDestroy", "cuEventElapsedTime", "cuEventQuery", "cuEventRecord"),
-        *("cuEventRecordWithFlags", "cuGraphAddChildGraphNode", "cuStreamUpdateCaptureDependencies"),
+        *("cuGraphAddChildGraphNode", "cuGraphAddEventWaitNode", "cuStreamUpdateCaptureDependencies"),
         *("cuDeviceGetGraphMemAttribute", "cuEventSynchronize", "cuFuncGetName", "cuFuncGetParamInfo"),
         *("cuGraphAddDependencies", "cuGraphAddEventRecordNode", "cuGraphClone", "cuGraphNodeFindInClone"),
         *("cuGraphExecUpdate", "cuGraphKernelNodeGetAttribute", "cuFuncGetAttribute"),

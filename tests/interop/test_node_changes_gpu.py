@@ -71,3 +71,37 @@ def test_kernels_are_left_out_and_put_back(torch):
     assert bool(replayed(torch, graph, result).isnan().all())
     graph.set_node(kernel.id, enabled=True)
     assert bool((replayed(torch, graph, result) == 2).all())
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_nodes_inside_a_child_are_given_other_tensors(torch, depth):
+    """In the parent alone: torch's copies and kernels, one of which is left out as well."""
+    x, y, z = (torch.full((1 << 20,), float(i), device="cuda") for i in range(3))
+    inner, _ = captured(torch, lambda: (z.copy_(x), z.add_(3)))
+    outer = inner
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(depth):
+            inside, outer = outer, ag.Graph(keep_graph=True)
+            inside.replay()  # which shows that no random number is drawn
+            with outer:
+                outer.add(inside)
+                z.mul_(2)
+    outer.instantiate()
+
+    def result(graph):
+        return set(replayed(torch, graph, z).tolist())
+
+    at = (0,) * depth
+    copy, kernel = inner.describe().nodes
+    if copy.kind != "memcpy":
+        pytest.skip(f"torch copies by a {copy.kind} node")
+    assert (result(inner), result(outer)) == ({3.0}, {3.0 * 2**depth})
+    outer.set_node((*at, 0), source=y)
+    assert (result(inner), result(outer)) == ({3.0}, {4.0 * 2**depth})
+    outer.set_node((*at, kernel.id), enabled=False)
+    for _ in range(50):
+        assert result(outer) == {1.0 * 2**depth}
+    outer.set_nodes({(*at, kernel.id): {"enabled": True}, (*at, 0): {"source": x}})
+    assert (result(inner), result(outer)) == ({3.0}, {3.0 * 2**depth})
+    with pytest.raises(ValueError, match="not of the kind that was captured"):
+        outer.set_node((*at, 0), source=torch.zeros(1 << 20).numpy())

@@ -169,8 +169,8 @@ def verdict_of_unmapped(address, kernel=True):
     Where other memory ends there, a kernel may have it as the end of that.
     """
     memory_type = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-    code, (kind,) = driver.cuPointerGetAttributes(1, [memory_type], address - 1)
-    return "may" if kernel and not code and int(kind) else "freed"
+    code, kinds = driver.cuPointerGetAttributes(1, [memory_type], address - 1)
+    return "may" if kernel and not code and int(kinds[0]) else "freed"
 
 
 @pytest.mark.promise("verdicts-of-a-check", "what-may-be-an-address")

@@ -57,7 +57,7 @@ class GraphNode(NamedTuple):
     arguments: tuple[int, ...] | None = None
     """Of a kernel: the size of each argument in bytes."""
     settable: tuple[str, ...] = ()
-    """What `Graph.set_node` can change, by its keywords; empty for nodes inside others."""
+    """What `Graph.set_node` can change, by its keywords; empty for nodes inside conditional ones."""
     changed: tuple[str, ...] = ()
     """What it has changed: `source`, `target` and `value` are the new ones. A description fills this in, and
     the following."""

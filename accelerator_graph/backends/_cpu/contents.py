@@ -18,31 +18,26 @@ _COPIES, _FILLS = ("source", "target", "enabled"), ("target", "value", "enabled"
 """What can be changed of them in an executable."""
 
 
-def list_nodes(nodes: Sequence[Node], *, inside: bool = False) -> GraphContents:
-    """Return the recorded calls and the dependencies between them, and those of the graphs inside.
-
-    Nodes inside others can't be changed in an executable.
-    """
-    listed = [_listed(index, node, settable=not inside) for index, node in enumerate(nodes)]
+def list_nodes(nodes: Sequence[Node]) -> GraphContents:
+    """Return the recorded calls and the dependencies between them, and those of the graphs inside."""
+    listed = [_listed(index, node) for index, node in enumerate(nodes)]
     return listed, [GraphEdge(source, target) for target, node in enumerate(nodes) for source in node.after]
 
 
-def _listed(index: int, node: Node, *, settable: bool) -> GraphNode:
+def _listed(index: int, node: Node) -> GraphNode:
     listed = GraphNode(index, node.kind, node.name)
     match node.kind, node.call[1]:
         case "memset", (memory, value):
-            return listed._replace(
-                target=memory.address, nbytes=memory.nbytes, value=value, settable=_FILLS if settable else ()
-            )
+            return listed._replace(target=memory.address, nbytes=memory.nbytes, value=value, settable=_FILLS)
         case "memcpy", (target, source):
             return listed._replace(
                 target=target.address,
                 source=source.address,
                 nbytes=source.nbytes,
-                settable=_COPIES if settable else (),
+                settable=_COPIES,
             )
         case "graph", _:
-            return listed._replace(bodies=(list_nodes(body_of(node.call), inside=True),))
+            return listed._replace(bodies=(list_nodes(body_of(node.call)),))
     function, args, how = whole_call(node.call)
     words = [*map(_shown, args), *(f"{name}={_shown(value)}" for name, value in how.items())]
     call = "" if all(word.endswith(_LARGE) for word in words) else f"({', '.join(words)})"

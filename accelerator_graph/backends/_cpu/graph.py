@@ -154,15 +154,13 @@ class Executable:
         """Run once more on `worker`, after the previous run."""
         self._runs.enqueue(QueuedRun(self._plan, worker))
 
-    def call(self, index: int) -> Call:
-        """Return what a node calls."""
-        return self._plan.calls[index]
+    def node(self, path: Sequence[int]) -> Node | None:
+        """Return a node by the numbers of those around it and its own; None if there is none."""
+        return self._plan.node(*path)
 
-    def replace(self, index: int, call: Call) -> None:
-        """Make later runs call something else in the place of a node's call."""
-        nodes = list(self._plan.nodes)
-        nodes[index] = nodes[index]._replace(call=call)
-        self._plan = _Plan(nodes)
+    def change(self, path: Sequence[int], changed: Callable[[Call], Call]) -> None:
+        """Make later runs call what a function returns for the call of a node."""
+        self._plan = self._plan.with_change(changed, *path)
 
     def update(self, nodes: Sequence[Node]) -> Misfit | None:
         """Make later runs do the work of other nodes of the same kinds and order; else say what differs."""
@@ -188,8 +186,12 @@ class Executable:
 
 def body_of(call: Call) -> Sequence[Node]:
     """Return the nodes that a call from `Executable.as_call` runs."""
+    return _plan_of(call).nodes
+
+
+def _plan_of(call: Call) -> _Plan:
     plan: _Plan = call[0].__self__  # type: ignore[attr-defined]
-    return plan.nodes
+    return plan
 
 
 class QueuedRun(recording.Run):
@@ -230,6 +232,21 @@ class _Plan:
         for index, node in enumerate(nodes):
             branches.setdefault(node.branch, []).append(index)
         self._branches = list(branches.values())
+
+    def node(self, number: int, *inside: int) -> Node | None:
+        """Return a node, perhaps one inside another."""
+        found = self.nodes[number] if number < len(self.nodes) else None
+        if found is None or not inside:
+            return found
+        return _plan_of(found.call).node(*inside) if found.kind == "graph" else None
+
+    def with_change(self, changed: Callable[[Call], Call], number: int, *inside: int) -> _Plan:
+        """Return a plan in which a node, perhaps one inside another, calls something else."""
+        nodes = list(self.nodes)
+        call = nodes[number].call
+        new = (_plan_of(call).with_change(changed, *inside).run, *call[1:]) if inside else changed(call)
+        nodes[number] = nodes[number]._replace(call=new)
+        return _Plan(nodes)
 
     def run(self) -> None:
         """Make all calls; raise the first failure, and skip the calls that have not begun by then."""
@@ -337,23 +354,21 @@ def parameters(node: Node) -> NodeParameters:
     return NodeParameters(node.kind, None)
 
 
-def node_setter(executable: Executable, index: int) -> NodeSetter | None:
+def node_setter(executable: Executable, path: Sequence[int]) -> NodeSetter | None:
     """Return what changes a fill or a copy of an executable; None for other nodes."""
-    node = executable.nodes[index]
-    function = _FUNCTIONS.get(node.kind)
-    if function is None:
+    node = executable.node(path)
+    function = None if node is None else _FUNCTIONS.get(node.kind)
+    if node is None or function is None:
         return None
     contents = parameters(node).blocks or ()
     buffers = [ctypes.create_string_buffer(each, len(each)) for each in contents]
 
     def apply() -> None:
-        now, args, how, site = executable.call(index)
         numbers = [int.from_bytes(buffer.raw, "little") for buffer in buffers]
-        executable.replace(index, (now, tuple(map(_like, args, numbers)), how, site))
+        executable.change(path, lambda call: (call[0], tuple(map(_like, call[1], numbers)), *call[2:]))
 
     def enable(wanted: bool) -> None:
-        _, args, how, site = executable.call(index)
-        executable.replace(index, (function if wanted else _nothing, args, how, site))
+        executable.change(path, lambda call: (function if wanted else _nothing, *call[1:]))
 
     blocks = [(ctypes.addressof(each), len(each)) for each in buffers]
     return NodeSetter(node.kind, blocks, apply, enable, nbytes=node.call[1][0].nbytes)

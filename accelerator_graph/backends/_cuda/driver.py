@@ -11,7 +11,7 @@ from ...errors import Reason
 from ..base import LaunchFunction
 from ..driver import CAPTURE_MODES, SPECIAL_STREAMS, Names
 from ..driver import Driver as Base
-from ..driver import Event as BaseEvent
+from ..driver import Event as Event
 from ..driver import Executable as BaseExecutable
 from ..driver import Graph as Graph
 from .hot_calls import HotCalls, hot_calls
@@ -46,17 +46,6 @@ class Executable(BaseExecutable):
         self.destroyed: list[Any] | None = None
         self.shape: Shape | None = None
         """The shape of its work, once it was updated: the graph's own may have changed since then."""
-
-
-class Event(BaseEvent):
-    """An external event. It knows the capture that has recorded it last, and the nodes ahead of it."""
-
-    __slots__ = ("capture", "nodes")
-
-    def __init__(self, handle: Any, place: Any) -> None:
-        super().__init__(handle, place)
-        self.capture: int = 0
-        self.nodes: tuple[Any, ...] = ()
 
 
 class Driver(Base):
@@ -113,6 +102,8 @@ class Driver(Base):
         # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
         if hasattr(api, "cuStreamGetCaptureInfo_v3") and self.address("cuStreamGetCaptureInfo", 12030):
             self.capture_function = "cuStreamGetCaptureInfo_v3"
+        if not hasattr(api, "cuStreamGetCaptureInfo_v3"):  # CUDA 13: one function, with the data of edges
+            self.edge_data = (None,)
         self.use(hot_calls(self, interpreter.in_c()))
 
     def use(self, hot: HotCalls) -> None:

@@ -45,14 +45,14 @@ _ADDRESS_FIELDS = {
 }
 
 
-def list_nodes(driver: Driver, graph: Any, *, inside: bool = False) -> GraphContents:
+def list_nodes(driver: Driver, graph: Any, *, settable: bool = True) -> GraphContents:
     """Return a graph's nodes and the dependencies between them, and those of the graphs inside.
 
-    Nodes inside others can't be changed in an executable.
+    Nodes inside conditional ones can't be changed in an executable.
     """
     handles = node_handles(driver, graph)
-    read = Reader(driver)
-    nodes = [read(handle).listed(index, settable=not inside) for index, handle in enumerate(handles)]
+    read = Reader(driver, settable=settable)
+    nodes = [read(handle).listed(index) for index, handle in enumerate(handles)]
     return nodes, [
         GraphEdge(source, target, "programmatic" if is_programmatic(data) else "")
         for source, target, data in dependencies(driver, graph, handles)
@@ -78,22 +78,32 @@ def profiler_ids(driver: Driver, graph: Any, executable: Any) -> list[int]:
     return [upper | each & 0xFFFFFFFF for each in ids]
 
 
-def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int) -> NodeSetter | None:
+def node_setter(
+    driver: Driver, graph: Graph, executable: Executable, index: int, *inside: int
+) -> NodeSetter | None:
     """Return what changes one kernel, copy or fill, or all of a child graph; None for other nodes.
 
+    The driver takes the nodes inside a child graph, by the handles in it, as it takes the graph's own.
     Copies of several rows and of arrays can only be enabled and disabled; kernels as well if the driver is
     too old to report their arguments. Fills of several rows can't be changed, and no fill can be disabled:
     with driver 580 its neighbours lose their order, and the context can be lost.
     """
-    node = Reader(driver)(node_handle(driver, graph.handle, index))
+    read = Reader(driver)
+    node = read(node_handle(driver, graph.handle, index))
+    for number in inside:
+        handles = node_handles(driver, node.params) if isinstance(node, _ChildGraph) else ()
+        if number >= len(handles):
+            return None
+        node = read(handles[number])
     return node.setter(executable.handle, graph.place)
 
 
 class Reader:
-    """Reads nodes. The names and the parameters of functions are asked for once."""
+    """Reads nodes, which can be changed or not. Names and parameters of functions are asked for once."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, *, settable: bool = True) -> None:
         self.driver = driver
+        self.settable = settable
         self._names: dict[int, str] = {}
         self._layouts: dict[int, list[tuple[int, int]]] = {}
 
@@ -164,14 +174,14 @@ class Node:
         """The driver's answer: its own struct, or a value."""
         return self.driver.call(self.call, self.handle)
 
-    def listed(self, index: int, *, settable: bool) -> GraphNode:
+    def listed(self, index: int) -> GraphNode:
         """Return the node for a list of nodes; without parameters where the driver does not report them."""
         plain = GraphNode(index, self.kind)
         try:
             node = self.describe(plain)
         except AcceleratorGraphError:
             return plain
-        return node if settable else node._replace(settable=())
+        return node if self.reader.settable else node._replace(settable=())
 
     def describe(self, node: GraphNode) -> GraphNode:
         """Return a description with the parameters of this node filled in."""
@@ -475,7 +485,7 @@ class _ChildGraph(Node):
     call = "cuGraphChildGraphNodeGetGraph"
 
     def describe(self, node: GraphNode) -> GraphNode:
-        return node._replace(bodies=(list_nodes(self.driver, self.params, inside=True),))
+        return node._replace(bodies=(list_nodes(self.driver, self.params, settable=self.reader.settable),))
 
     def parameters(self) -> NodeParameters:
         return NodeParameters(self.kind, inside=tuple(self.reader.parameters(self.params)))
@@ -486,7 +496,7 @@ class _ChildGraph(Node):
         return None if inside is None else NodeSetter.together(self.kind, inside)
 
     def _setters(self, executable: Any, context: Any) -> list[NodeSetter] | None:
-        """Return what changes the nodes inside: the driver takes them as it takes the graph's own."""
+        """Return what changes the nodes inside."""
         found: list[NodeSetter] = []
         for handle in node_handles(self.driver, self.params):
             node = self.reader(handle)
@@ -514,7 +524,7 @@ class _Conditional(Node):
         if not hasattr(self.driver.api, self.call):
             return node
         params = self.params.conditional  # reads the memory of the whole, but does not keep it
-        bodies = tuple(list_nodes(self.driver, body, inside=True) for body in params.phGraph_out)
+        bodies = tuple(list_nodes(self.driver, body, settable=False) for body in params.phGraph_out)
         try:
             name = params.type.name.removeprefix("CU_GRAPH_COND_TYPE_").lower()
         except ValueError:  # a driver that is newer than the binding

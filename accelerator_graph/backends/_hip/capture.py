@@ -1,19 +1,16 @@
-"""Captures that could not be ended, whose streams are made usable again; and nodes that are added to one."""
+"""Captures that could not be ended, whose streams are made usable again; and graphs that are no children."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from ctypes import byref, c_void_p
 from typing import Any
 
-from ...errors import AcceleratorGraphError, UnsupportedError, explain
+from ...errors import AcceleratorGraphError, UnsupportedError
 from ..base import Capability
 from ..driver import ACTIVE, Capture
 from .driver import Driver
-from .events import INVALIDATED, refused
 from .nodes import node_handles
 
-_FOLLOW = 1  # hipStreamSetCaptureDependencies
 _ALLOCATING = frozenset(("mem_alloc", "mem_free"))
 
 
@@ -57,32 +54,18 @@ def _end_and_destroy(driver: Driver, capture: Capture) -> None:
         driver.call("hipGraphDestroy", int(graph))
 
 
-def record_graph(driver: Driver, stream: Any, child: int) -> None:
-    """Record a run of a graph on a capturing stream: its next node is a copy of the graph.
+def refuse_allocations(driver: Driver, graph: int) -> None:
+    """Raise `UnsupportedError` for a graph that allocates or frees memory.
 
-    The runtime takes allocations inside another graph, of which CUDA's driver has none. Their memory would be
-    that of two executables, so they are refused here as well.
+    The runtime takes such graphs inside others, and CUDA's driver does not. Their memory would be that of two
+    executables.
     """
     from .node import kind_of
 
-    kinds = {kind_of(driver, node) for node in node_handles(driver, child)}
+    kinds = {kind_of(driver, node) for node in node_handles(driver, graph)}
     if not _ALLOCATING.isdisjoint(kinds):
         raise UnsupportedError(
             "backend 'hip': a graph that allocates or frees memory can't be inside another one; capture its "
             "work there.",
             capability=str(Capability.CHILD_GRAPHS),
         )
-    add(driver, stream, "hipGraphAddChildGraphNode", child)
-
-
-def add(driver: Driver, stream: Any, function: str, what: int) -> None:
-    """Record a node on a capturing stream by the function that adds it to a graph."""
-    status, _, graph, before, count = driver.call("hipStreamGetCaptureInfo_v2", stream)
-    if status == INVALIDATED:
-        raise refused(driver, function, "invalidated", explain("invalidated"))
-    node = c_void_p(driver.call(function, graph, before if count else None, count, what))
-    try:
-        driver.call("hipStreamUpdateCaptureDependencies", stream, byref(node), 1, _FOLLOW)
-    except BaseException:
-        driver.answer("hipGraphDestroyNode", node)
-        raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ctypes import ArgumentError, byref, c_size_t
+from collections.abc import Sequence
+from ctypes import ArgumentError, byref, c_size_t, c_void_p
 from itertools import chain
 from typing import Any
 
@@ -142,6 +143,14 @@ class Driver(Base):
         count = c_size_t()
         self.call("hipGraphGetNodes", graph, None, byref(count))
         return count.value
+
+    def listed(self, nodes: Any, count: int) -> Sequence[Any]:
+        """Return the nodes of an answer, which has the address of the first one."""
+        return tuple((c_void_p * count).from_address(nodes)) if count and nodes else ()
+
+    def array(self, nodes: Sequence[Any]) -> Any:
+        """Return nodes as the runtime's functions take them."""
+        return (c_void_p * len(nodes))(*nodes) if nodes else None
 
     # ---- streams -------------------------------------------------------------------------------
 

@@ -9,58 +9,13 @@ capture, the runtime answers success but forgets the order: this module raises a
 
 from __future__ import annotations
 
-from ctypes import c_void_p
-from typing import NamedTuple
-
-from ...errors import DriverError, Reason, UnsupportedError, explain
-from ..driver import LEGACY_STREAMS
-from ..driver import Event as BaseEvent
+from ...errors import UnsupportedError, explain
+from ..base import CaptureStatus
+from ..driver import LEGACY_STREAMS, Event
 from .driver import Driver
 
 _DEVICES_TOGETHER = 7_02_00000
 """The version from which captures over two devices work: 6.4.3 crashes when it instantiates one."""
-INVALIDATED = 2
-_ADD = 0  # hipStreamAddCaptureDependencies
-
-
-class Event(BaseEvent):
-    """An event. If it was recorded in a capture, it has that capture's number and the nodes before it."""
-
-    __slots__ = ("capture", "nodes")
-
-    def __init__(self, handle: int, place: int, capture: int, nodes: tuple[int, ...]) -> None:
-        super().__init__(handle, place)
-        self.capture: int = capture
-        self.nodes: tuple[int, ...] = nodes
-
-
-class ExternalEvent(Event):
-    """An event that crosses the border of a capture."""
-
-    __slots__ = ()
-
-
-class Position(NamedTuple):
-    """Where a stream is in a capture."""
-
-    status: int
-    capture: int
-    """The runtime's unique number of the capture; 0 if there is none or it is invalidated."""
-    nodes: tuple[int, ...]
-    """The nodes that the stream's next one will follow."""
-
-
-_NOWHERE = Position(0, 0, ())
-
-
-def position(driver: Driver, stream: int) -> Position:
-    """Return where a stream is in a capture. The legacy stream never is in one; asking it may answer 906."""
-    if stream in LEGACY_STREAMS:
-        return _NOWHERE
-    status, capture, _, nodes, count = driver.call("hipStreamGetCaptureInfo_v2", stream)
-    if not count or not nodes:
-        return Position(status, capture, ())
-    return Position(status, capture, tuple((c_void_p * count).from_address(nodes)))
 
 
 def refuse_other_device(driver: Driver, device: int, event: Event) -> None:
@@ -75,28 +30,26 @@ def refuse_other_device(driver: Driver, device: int, event: Event) -> None:
 
 def record(driver: Driver, stream: int, device: int, timed: bool) -> Event:
     """Mark the present end of a stream's work."""
-    here = position(driver, stream)
-    if here.status == INVALIDATED:
-        raise refused(driver, "record_event", "invalidated", explain("invalidated"))
+    here = driver.position(stream)
+    if here.status is CaptureStatus.INVALIDATED:
+        raise driver.refused("record_event", "invalidated", explain("invalidated"))
     event = driver.new_event(stream, timed)
     return Event(event, device, here.capture, here.nodes)
 
 
 def wait(driver: Driver, stream: int, event: Event) -> None:
     """Let later work on a stream wait for an event. Raises an error where the order would be lost."""
-    here = position(driver, stream)
+    here = driver.position(stream)
     if event.capture and stream in LEGACY_STREAMS:
-        raise refused(
-            driver,
+        raise driver.refused(
             "wait_event",
             "default_stream",
             "the null stream can't wait for an event of a capture; wait on a stream of your own",
         )
-    if here.status == INVALIDATED:
-        raise refused(driver, "wait_event", "invalidated", explain("invalidated"))
+    if here.status is CaptureStatus.INVALIDATED:
+        raise driver.refused("wait_event", "invalidated", explain("invalidated"))
     if here.capture != event.capture and here.capture:
-        raise refused(
-            driver,
+        raise driver.refused(
             "wait_event",
             "foreign_capture",
             "the event was not recorded in the capture that the stream takes part in; record it there, or "
@@ -104,20 +57,11 @@ def wait(driver: Driver, stream: int, event: Event) -> None:
         )
     if not here.capture:
         driver.call("hipStreamWaitEvent", stream, event.handle, 0)
-        if position(driver, stream).capture != event.capture:
-            raise refused(
-                driver,
+        if driver.position(stream).capture != event.capture:
+            raise driver.refused(
                 "wait_event",
                 "foreign_capture",
                 "the capture that the event was recorded in is over; wait for a replay of its graph instead",
             )
     elif event.nodes:
-        nodes = (c_void_p * len(event.nodes))(*event.nodes)
-        driver.call("hipStreamUpdateCaptureDependencies", stream, nodes, len(event.nodes), _ADD)
-
-
-def refused(driver: Driver, call: str, reason: Reason, fact: str) -> DriverError:
-    """Return the error of a call that the runtime would have accepted or not explained."""
-    return DriverError(
-        f"backend {driver.name!r}: {call}: {fact}.", backend=driver.name, call=call, reason=reason
-    )
+        driver.follow(stream, event.nodes, others=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._shared.nodes import instantiate_copy, rerouted
+from ..driver import Event
 from ..mixins import Events
 from .driver import Driver, Graph
-from .events import Event
 from .launch import Executable
 from .nodes import add_dependencies, in_order, remove_dependencies
 
@@ -21,7 +21,7 @@ def instantiate_timed(
         return instantiate_copy(
             backend,
             lambda: Graph(driver.call("hipGraphClone", graph.handle), device),
-            (Event(driver.call("hipEventCreateWithFlags", timed), device, 0, ()) for _ in (*before, *after)),
+            (Event(driver.call("hipEventCreateWithFlags", timed), device) for _ in (*before, *after)),
             lambda copy, events: _add_events(driver, graph, copy, before, after, events),
         )
 

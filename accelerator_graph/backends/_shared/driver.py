@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar, NoReturn, TypeGuard, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeGuard, TypeVar
 from weakref import ref
 
 from ..._interpreter.interruptions import Between, Identity, Section, this_thread
-from ...errors import AcceleratorGraphError, DriverError, Reason, driver_error
+from ...errors import AcceleratorGraphError, DriverError, Reason, driver_error, explain
 from ..base import CaptureMode, CaptureStatus
 
 Result = TypeVar("Result")
@@ -72,6 +72,11 @@ class Names:
     end_capture = "StreamEndCapture"  # stream -> graph
     is_capturing = "StreamIsCapturing"  # stream -> status
     capture_info = "StreamGetCaptureInfo"  # stream -> status, number, graph, ...
+    capture_after = "StreamUpdateCaptureDependencies"  # stream, nodes, (None,) their number, 0: beside others
+    add_graph = "GraphAddChildGraphNode"  # graph, nodes, their number, graph -> node
+    add_record = "GraphAddEventRecordNode"  # graph, nodes, their number, event -> node
+    add_wait = "GraphAddEventWaitNode"  # graph, nodes, their number, event -> node
+    destroy_node = "GraphDestroyNode"  # node
     nodes = "GraphGetNodes"  # graph -> nodes, their number
     dump = "GraphDebugDotPrint"  # graph, path, flags
     instantiate = "GraphInstantiateWithFlags"  # graph, flags -> executable
@@ -142,9 +147,34 @@ class Executable(Handle):
 
 
 class Event(Handle):
-    """An event."""
+    """An event. If it was recorded in a capture, it may have its number and the nodes before the event."""
+
+    __slots__ = ("capture", "nodes")
+
+    def __init__(self, handle: Any, place: Any, capture: int = 0, nodes: Sequence[Any] = ()) -> None:
+        super().__init__(handle, place)
+        self.capture: int = capture
+        self.nodes: Sequence[Any] = nodes
+
+
+class ExternalEvent(Event):
+    """An event that crosses the border of a capture."""
 
     __slots__ = ()
+
+
+class Position(NamedTuple):
+    """Where a stream is in a capture."""
+
+    status: CaptureStatus
+    capture: int
+    """The runtime's unique number of the capture; 0 if there is none or it is invalidated."""
+    graph: Any
+    nodes: Sequence[Any]
+    """The nodes that the stream's next one will follow."""
+
+
+_NOWHERE = Position(CaptureStatus.NONE, 0, None, ())
 
 
 class Capture(Handle):
@@ -187,6 +217,8 @@ class Driver:
         Flags of an executable, of memory of the host that all devices can write, and of a full drawing.
     copy_kind : tuple
         The argument with which the runtime finds out itself between which memories it copies, if it has one.
+    edge_data : tuple
+        The argument of `Names.capture_after` that is for the data of edges, if the function has it.
     graph_memory : tuple
         The attributes of memory that graphs use, and that is reserved for them.
     ask_current, ask_status, ask_capture, relaxed, wait : callable
@@ -205,6 +237,7 @@ class Driver:
         "capture_modes",
         "copy_kind",
         "device_count",
+        "edge_data",
         "executable_type",
         "graph_memory",
         "graph_type",
@@ -240,6 +273,7 @@ class Driver:
         self.host_flags: Any = 0
         self.verbose: Any = 1
         self.copy_kind: tuple[Any, ...] = ()
+        self.edge_data: tuple[Any, ...] = ()
         self.graph_memory: tuple[Any, Any] = 0, 2
         self._ending: dict[int, Handle] = {}
         names = self.names
@@ -385,6 +419,46 @@ class Driver:
         if int(status) != ACTIVE or not int(graph or 0):
             return None
         return int(number), self.node_count(graph)
+
+    def position(self, stream: Any) -> Position:
+        """Return where a stream is in a capture. The legacy stream never is; asking it may answer 906."""
+        if int(stream) in LEGACY_STREAMS:
+            return _NOWHERE
+        answer, number, graph, nodes, *_, count = self.call(self.capture_function, stream)
+        status = CAPTURE_STATUSES[int(answer)]
+        active = status is CaptureStatus.ACTIVE
+        return Position(status, int(number) if active else 0, graph, self.listed(nodes, count))
+
+    def listed(self, nodes: Any, count: int) -> Sequence[Any]:
+        """Return the nodes of an answer."""
+        return nodes[:count] if count else ()
+
+    def array(self, nodes: Sequence[Any]) -> Any:
+        """Return nodes as the binding's functions take them."""
+        return [*nodes]
+
+    def follow(self, stream: Any, nodes: Sequence[Any], *, others: bool) -> None:
+        """Let the next node recorded on a stream follow these nodes, beside the others or instead of them."""
+        call = self.names.capture_after, stream, self.array(nodes), *self.edge_data
+        self.call(*call, len(nodes), 0 if others else 1)
+
+    def add(self, stream: Any, function: str, what: Any) -> None:
+        """Record a node on a capturing stream by the function that adds it to a graph."""
+        here = self.position(stream)
+        if here.status is CaptureStatus.INVALIDATED:
+            raise self.refused(function, "invalidated", explain("invalidated"))
+        node = self.call(function, here.graph, self.array(here.nodes), len(here.nodes), what)
+        try:
+            self.follow(stream, [node], others=False)
+        except BaseException:
+            self.answer(self.names.destroy_node, node)
+            raise
+
+    def refused(self, call: str, reason: Reason, fact: str) -> DriverError:
+        """Return the error of a call that the runtime would have accepted or not explained."""
+        return DriverError(
+            f"backend {self.name!r}: {call}: {fact}.", backend=self.name, call=call, reason=reason
+        )
 
     def status_of(self, capture: Capture) -> int:
         """Return the status of the stream of a capture; active if the runtime does not report."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 from unittest import SkipTest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability, Change, Misfit, word
+from accelerator_graph.backends.base import Capability, Change, GraphNode, Misfit, NodeSetter, word
 from accelerator_graph.backends.memory import memory_of
 
 from .._case import PIECES, Case, expect, needs, raises
@@ -357,14 +358,25 @@ class NodeChangeRules(Case):
     def test_what_can_be_changed_is_reported(self) -> None:
         """`GraphNode.settable` is what the setter of each node can change; nothing if there is none."""
         graph = self._filled_and_copied()[0]
-        runner = graph._runner
-        assert runner is not None and runner.captured is not None and runner.executable is not None  # noqa: PT018
-        for node in graph.describe().nodes:
-            setter = self.backend.node_setter(runner.captured.native, runner.executable.native, node.id)
+        for each in (graph, self._around(graph)) if self.has(Capability.CHILD_GRAPHS) else (graph,):
+            runner = each._runner
+            assert runner is not None and runner.captured is not None and runner.executable is not None  # noqa: PT018
+            setter_of = partial(self.backend.node_setter, runner.captured.native, runner.executable.native)
+            self._reported(setter_of, each.describe().nodes)
+
+    def _reported(
+        self, setter_of: Callable[..., NodeSetter | None], nodes: Iterable[GraphNode], *around: int
+    ) -> None:
+        """Check what nodes, and those inside child graphs, say about their setters."""
+        for node in nodes:
+            setter = setter_of(*around, node.id)
             assert sorted(node.settable) == sorted(setter.settable if setter else ()), node
             if setter is not None:
                 assert setter.kind == node.kind
                 assert setter.nbytes in (node.nbytes, None)
+            for body, _ in node.bodies if node.kind == "graph" else ():
+                self._reported(setter_of, body, *around, node.id)
+                assert setter_of(*around, node.id, len(body)) is None, "there is no such node"
 
     @needs(Capability.SET_NODE, Capability.ENQUEUE, Capability.NODES)
     def test_changed_nodes_do_something_else_in_later_runs(self) -> None:
@@ -421,6 +433,24 @@ class NodeChangeRules(Case):
         finally:
             self.backend.destroy_executable(second)
 
+    @needs(Capability.SET_NODE, Capability.ENQUEUE, Capability.NODES, Capability.CHILD_GRAPHS)
+    def test_node_inside_a_recorded_run_is_changed_there_alone(self) -> None:
+        """A change inside a graph leaves the graph that was recorded, and its other runs, as they are."""
+        graph, filled, copied, other = self._changeable("value", "source")
+        first, second = self._around(graph), self._around(graph)
+        inside = [node for each in first.describe().nodes for body, _ in each.bodies for node in body]
+        self.skip_unless(any(node.settable for node in inside), "does not change nodes inside others")
+
+        def runs(graph: ag.Graph, value: bytes, copy: bytes) -> None:
+            graph.replay()
+            assert [self.bytes_of(each) for each in (filled, copied)] == [value * 8, copy * 8]
+
+        first.set_nodes({(0, 0): {"value": 7}, (0, 1): {"source": other}})
+        for each in (first, second, graph, first):
+            runs(each, *((b"\x07", b"\x00") if each is first else (b"\x01", b"\x01")))
+        first.instantiate()
+        runs(first, b"\x01", b"\x01")
+
     @needs(Capability.SET_NODE, Capability.ENQUEUE)
     def test_function_of_a_node_setter_sets_the_node(self) -> None:
         """The function of a `NodeSetter` does what the setter does, where its guard is met."""
@@ -459,6 +489,13 @@ class NodeChangeRules(Case):
             stream.copy(copied, filled)
         graph.instantiate()
         return graph, filled, copied, other
+
+    def _around(self, graph: ag.Graph) -> ag.Graph:
+        """Return a graph with a run of another one inside."""
+        with self.graph(graph.stream, keep_graph=True) as around:
+            around.add(graph)
+        around.instantiate()
+        return around
 
     def _changeable(self, *names: str) -> tuple[ag.Graph, Any, Any, Any]:
         found = self._filled_and_copied()

@@ -173,6 +173,35 @@ def test_changes_of_nodes_are_not_forgotten(backend, main, inner):
     assert parent_of(main, inner).num_nodes == outer.num_nodes
 
 
+def test_nodes_inside_are_changed_in_the_parent(backend, main, inner, block):
+    """On HIP in none, as no node is."""
+    parent, twin = parent_of(main, inner), parent_of(main, inner)
+    outer = parent_of(main, parent, inner, before=lambda: main.fill(block.pointer, 1, 48))
+    outer.instantiate()
+    if backend.name == "hip":
+        with pytest.raises(ag.UnsupportedError, match="can't change nodes of an executable"):
+            outer.set_node((1, 0, 0), value=5)
+        return
+    copy = {"source": block.pointer + 32, "target": block.pointer + 16}
+    outer.set_nodes({(1, 0, 0): {"value": 5}, (2, 0): {"value": 6}, (2, 1): copy})
+    for graph, expected in (
+        (outer, b"\6" * 16 + b"\1" * 16),
+        (twin, b"\3" * 32),
+        (outer, b"\6" * 16 + b"\1" * 16),
+    ):
+        graph.replay()
+        main.synchronize()
+        assert block.read()[:32] == expected
+    first, second = (node.bodies[0][0] for node in outer.describe().nodes[1:])
+    assert [node.value for node in (first[0].bodies[0][0][0], second[0])] == [5, 6]
+    outer.set_node((2, 1), enabled=False)
+    outer.replay()
+    main.synchronize()
+    assert block.read()[:32] == b"\6" * 16 + b"\5" * 16
+    found = outer.check()
+    assert not found.wrong, found
+
+
 def test_memory_of_a_graphs_own_is_not_taken_inside(bench, backend, main):
     graph = ag.Graph(keep_graph=True)
     with graph:

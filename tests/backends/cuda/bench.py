@@ -109,6 +109,30 @@ def priority_and_flags(stream):
     return call(driver.cuStreamGetPriority, stream), call(driver.cuStreamGetFlags, stream)
 
 
+IF = driver.CUgraphConditionalNodeType.CU_GRAPH_COND_TYPE_IF
+ASSIGN_DEFAULT = 1
+
+
+def add_conditional(graph, kind=IF, value=1, size=1, after=(), of=None):
+    """Add a conditional node whose condition has this value at the beginning; return it, and its bodies.
+
+    The condition belongs to the graph `of`, by default to the graph itself.
+    """
+    context = call(driver.cuCtxGetCurrent)
+    params = driver.CUgraphNodeParams()
+    params.type = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
+    params.conditional.handle = call(
+        driver.cuGraphConditionalHandleCreate, of or graph, context, value, ASSIGN_DEFAULT
+    )
+    params.conditional.type, params.conditional.size, params.conditional.ctx = kind, size, context
+    add = getattr(driver, "cuGraphAddNode_v2", None)  # for CUDA 12 the binding has two functions
+    if add is None:
+        node = call(driver.cuGraphAddNode, graph, [*after], None, len(after), params)
+    else:
+        node = call(add, graph, [*after], [driver.CUgraphEdgeData() for _ in after], len(after), params)
+    return node, [driver.CUgraph(int(body)) for body in params.conditional.phGraph_out]
+
+
 # ---- memory and kernels --------------------------------------------------------------------------
 
 

@@ -102,7 +102,7 @@ def test_fills_copies_allocations_and_graphs_inside(backend, stream, block, othe
     assert addresses(backend, outer) == addresses(backend, plain) == {block.pointer + 32}
     (fill,), edges = backend.nodes(plain)
     (child,), _ = backend.nodes(outer)
-    assert child.bodies == (([fill._replace(settable=())], edges),)
+    assert child.bodies == (([fill], edges),)
     for each in (graph, plain, outer):
         backend.destroy_graph(each)
 
@@ -319,7 +319,7 @@ def told(kind, params, **how):
 
 
 def described(kind, params, **how):
-    return told(kind, params, **how).listed(3, settable=True)
+    return told(kind, params, **how).listed(3)
 
 
 def with_fields(params, **fields):
@@ -486,7 +486,7 @@ def test_what_is_told_of_kernels():
         names={9: b"nine", 8: b"eight\xff", 7: None, 6: b"six"},
     )
     read = node.Reader(own)
-    found = [read(id(each)).listed(number, settable=True) for number, each in enumerate(own.graphs[0])]
+    found = [read(id(each)).listed(number) for number, each in enumerate(own.graphs[0])]
     assert [each.id for each in found] == [*range(8)]
     assert [each.name for each in found] == ["nine", "eight\N{REPLACEMENT CHARACTER}", "", "six"] * 2
     assert [each.arguments for each in found] == [(8, 4), (), None, (2,)] * 2

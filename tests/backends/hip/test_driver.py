@@ -11,9 +11,9 @@ from accelerator_graph import errors
 from accelerator_graph.backends._hip import driver, node
 from accelerator_graph.backends._hip import launch as runs
 from accelerator_graph.backends._hip.driver import Driver, Graph
-from accelerator_graph.backends._hip.events import Event
 from accelerator_graph.backends._hip.launch import Executable, has_runs, settle
 from accelerator_graph.backends.base import GraphNode
+from accelerator_graph.backends.driver import Event
 from backends.hip.fakes import API, FakeRuntime, untouched
 from backends.tools import MODES, prepare
 

@@ -292,8 +292,8 @@ class _Inside(CpuBackend):
         raise NotImplementedError
 
 
-@caught_by("test_nodes_inside_a_recorded_replay")
-class NodesInsideCanBeChanged(_Inside):
+@caught_by("test_what_can_be_changed_is_reported")
+class NodesInsideCanBeDisabled(_Inside):
     def spoiled(self, body: GraphContents) -> GraphContents:
         return [node._replace(settable=("enabled",)) for node in body[0]], body[1]
 

@@ -329,7 +329,6 @@ class SynchronizeMissesReplaysWithoutEvents(SynchronizeMissesReplays):
 @caught_by(
     "test_external_event_orders_two_graphs",
     "test_external_event_recorded_outside_orders_a_graph",
-    "test_external_event_lives_as_long_as_its_graphs",
 )
 class GraphsWaitForNothing(CrossesBorders):
     def wait_external(self, stream: Any, event: MovingEvent) -> None:

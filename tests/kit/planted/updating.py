@@ -68,8 +68,8 @@ class TellsThatNothingCanBeChanged(CpuBackend):
 
 
 class _Setter(CpuBackend):
-    def node_setter(self, graph: Any, executable: Any, node: int) -> NodeSetter | None:
-        found = super().node_setter(graph, executable, node)
+    def node_setter(self, graph: Any, executable: Any, node: int, *inside: int) -> NodeSetter | None:
+        found = super().node_setter(graph, executable, node, *inside)
         if found is not None:
             self.spoil(found, graph, executable, node)
         return found
@@ -78,7 +78,11 @@ class _Setter(CpuBackend):
         raise NotImplementedError
 
 
-@caught_by("test_changed_nodes_do_something_else_in_later_runs", "test_two_executables_are_changed_apart")
+@caught_by(
+    "test_changed_nodes_do_something_else_in_later_runs",
+    "test_node_inside_a_recorded_run_is_changed_there_alone",
+    "test_two_executables_are_changed_apart",
+)
 class ChangesNothing(_Setter):
     def spoil(self, setter: Any, graph: Any, executable: Any, node: int) -> None:
         setter._apply = lambda: None
@@ -95,6 +99,19 @@ class ChangesEnable(_Setter):
     def spoil(self, setter: Any, graph: Any, executable: Any, node: int) -> None:
         real = setter._apply
         setter._apply = lambda: (setter.enable(True), real())
+
+
+@caught_by("test_node_inside_a_recorded_run_is_changed_there_alone")
+class ChangesAllRunsOfAGraphInside(_Setter):
+    def spoil(self, setter: Any, graph: Any, executable: Any, node: int) -> None:
+        real = setter._apply
+
+        def apply() -> None:
+            shared = executable.nodes[node].call[0].__self__
+            real()
+            shared.calls[:] = executable.nodes[node].call[0].__self__.calls
+
+        setter._apply = apply
 
 
 @caught_by("test_changed_nodes_do_something_else_in_later_runs")

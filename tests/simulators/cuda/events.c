@@ -90,8 +90,8 @@ static CUresult record_as_node(handle which, handle on) {
     if (!event) return INVALID_HANDLE;
     TRY(stream_of(on, &stream));
     if (event->context != stream->context->handle) return INVALID_HANDLE;
-    if (stream->legacy) return capture_implied(stream->context) ? CAPTURE_IMPLICIT : INVALID_VALUE;
-    if (!stream->capture) return INVALID_VALUE;
+    if (stream->legacy && capture_implied(stream->context)) return CAPTURE_IMPLICIT;
+    if (!stream->capture) return ILLEGAL_STATE;
     return enqueue(on, &(struct work){.kind = WORK_EVENT, .event = which});
 }
 
@@ -219,7 +219,7 @@ API(3, 0, cuStreamWaitEvent, 3020, cuStreamWaitEvent, handle, which, handle, for
     if (flags & ~(unsigned)EXTERNAL) return INVALID_VALUE;
     TRY(stream_of(which, &stream));
     if (flags) { /* only in a capture, whose graph then has a node that waits for the event */
-        if (!stream->capture || event->capture) return INVALID_VALUE;
+        if (!stream->capture) return ILLEGAL_STATE;
         return enqueue(which, &(struct work){.kind = WORK_WAIT, .event = for_});
     }
     if (stream->legacy && capture_implied(stream->context)) return CAPTURE_IMPLICIT;

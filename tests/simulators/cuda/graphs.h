@@ -50,6 +50,7 @@ struct graph {
 struct graph *graph_new(bool named);
 struct graph *graph_copy(const struct graph *graph, bool named);
 struct node *graph_add(struct graph *graph, const struct work *work, const struct nodes *after);
+bool graph_fits(struct graph *old, struct graph *new); /* whether the one can become the other */
 bool graph_reaches_all(struct graph *graph, const struct nodes *from);
 bool no_data(const uint64_t *data, size_t count); /* of edges */
 bool graph_nodes(const struct graph *graph, const handle *handles, size_t count, struct nodes *nodes);

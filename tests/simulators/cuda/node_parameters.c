@@ -214,6 +214,19 @@ API(4, 0, cuGraphExecMemcpyNodeSetParams, 10020, cuGraphExecMemcpyNodeSetParams,
     return replace(executable, copy, &work);
 }
 
+/* The whole of a child graph becomes another one of the same shape. */
+API(3, 0, cuGraphExecChildGraphNodeSetParams, 11010, cuGraphExecChildGraphNodeSetParams, handle, which,
+    handle, node, handle, wanted) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    struct node *child = node_in(executable, node, WORK_CHILD);
+    struct graph *graph = handle_get(wanted, GRAPH);
+    if (!child || !graph) return INVALID_VALUE;
+    if (!graph_fits(child->child, graph)) return UPDATE_FAILURE;
+    graph_release(child->child);
+    child->child = graph_copy(graph, false);
+    return arrange_again(executable);
+}
+
 struct host_params {
     host_function function;
     void *data;
