@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import interop as interop
     from . import testing as testing
+    from ._breaks.marks import eager as eager
+    from ._breaks.marks import graph_break as graph_break
+    from ._breaks.marks import live as live
     from ._checking.observer import ownership as ownership
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
@@ -95,6 +98,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "": "api backends compat errors interop testing",
+    "._breaks.marks": "eager graph_break live",
     "._core.labels": "ModuleLabels label label_modules",
     "._core.memory": "measure_memory",
     "._core.observers": "Observer note_collective",

@@ -6,21 +6,24 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from types import FunctionType, TracebackType
-from typing import Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
 from ._core import capture_table, observers, ownership, pools
 from ._core.capture import CaptureMode, Collectives, check_mode, part_of
 from ._core.extension import calling
 from ._core.graph import HAS_EXECUTABLE, BaseGraph
-from ._core.graph import graph as graph
+from ._core.graph import graph as _graph
 from ._core.replay import Changing
 from ._core.streams import Stream
 from ._interpreter import caller, setting, variable
-from ._interpreter.interruptions import if_skipped
+from ._interpreter.interruptions import if_skipped, sure_exit
 from .errors import AcceleratorGraphError, GraphStateError
 from .interop import base as frameworks
 from .interop import registry as interop
+
+if TYPE_CHECKING:
+    from ._breaks.recording import Recording
 
 T = TypeVar("T")
 NodeT = TypeVar("NodeT", bound=int | tuple[int, ...])
@@ -159,7 +162,7 @@ class Graph(BaseGraph):
         ownership.drain()
 
     @calling(vars(BaseGraph)["_launch"])
-    def replay(self, stream: object = None) -> None:
+    def replay(self, stream: object = None, *, live: Mapping[str, object] | None = None) -> None:
         """Enqueue one run of the graph, behind all work on the stream.
 
         Parameters
@@ -193,18 +196,21 @@ class Graph(BaseGraph):
         random numbers of torch's, nor share a framework's pool with the capture.
         """
         launch = self._launch
-        if stream is None and launch is not None:
+        if stream is None and live is None and launch is not None:
             launch()
         else:
-            self._replay(stream)
+            self._replay(stream, live)
 
-    def _replay(self, stream: object) -> None:
+    def _replay(self, stream: object, live: Mapping[str, object] | None) -> None:
         """Replay where a stream was named, and the first time."""
         runner = self._runner
         if stream is not None and runner is not None and runner.replay_again(stream):
             return
         runner = self._runner_for("replay()")
         target = None if stream is None else runner.stream_for(stream)
+        if live is not None:
+            runner.replay_with(live, target)
+            return
         self._make_ready(runner)
         if target is not None:
             runner.replay(stream, target)
@@ -566,10 +572,11 @@ class Graph(BaseGraph):
         from .inspection.files import write_description, write_file
 
         captured = self._kept("debug_dump()")
+        parts = self._runner_for("debug_dump()").parts
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
 
         def write(name: str) -> None:
-            described = suffix in _DESCRIBED or profile is not None
+            described = suffix in _DESCRIBED or profile is not None or len(parts) > 1
             if described or not captured.backend.dump(captured.native, name, verbose):
                 write_description(self.describe(), suffix, name, profile)
 
@@ -705,6 +712,94 @@ class _Importing:
                 f"Graph.{self._what}: this thread is in the middle of importing what that needs; call it "
                 "afterwards, not in a signal handler or a finaliser."
             ) from exc
+
+
+G = TypeVar("G", bound=BaseGraph)
+
+
+class graph(_graph[G]):
+    """Capture into a graph on a side stream, as `torch.cuda.graph` does.
+
+    Parameters
+    ----------
+    g : Graph
+        The graph to capture into.
+    pool, capture_error_mode
+        As in `Graph.capture_begin`; None keeps the graph's own.
+    stream : stream, optional
+        The stream to capture; by default the one that the graph was made with, or else a side stream of
+        the thread, which waits for the current one.
+    prepare : bool
+        Synchronise the current stream before the capture, or the captured one if it was named.
+    breaks : bool or iterable
+        Break the capture at every call of a function that is marked with `eager`, and at every
+        `graph_break`: a replay calls the function between two segments. Functions, methods as in
+        ``Class.method``, and modules of torch that are named here are marked meanwhile.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is of the wrong type or value.
+    GraphStateError, CaptureError, DriverError, UnsupportedError, BackendUnavailableError
+        At the beginning of the block, as in `Graph.capture_begin`; at its end, as in `Graph.capture_end`.
+
+    Notes
+    -----
+    ``with graph(g):`` returns the graph. It fails and cleans up like ``with g:``. If a side stream was made,
+    replays go to the stream that was current, if there was one.
+
+    With ``breaks=True`` the block is one real run: each segment runs as soon as it is recorded, so that
+    what follows sees true values, and the first replay is the second run.
+    """
+
+    def __init__(
+        self,
+        g: G,
+        pool: pools.AnyPool | None = None,
+        stream: object = None,
+        capture_error_mode: CaptureMode | None = None,
+        *,
+        prepare: bool = True,
+        breaks: bool | Iterable[object] = False,
+    ) -> None:
+        super().__init__(g, pool, stream, capture_error_mode, prepare=prepare)
+        self._recording: Recording | None = None
+        self._breaks: tuple[object, ...] | bool = False
+        if breaks is not False:
+            from ._breaks.marks import checked_breaks
+
+            self._breaks = checked_breaks(breaks)
+
+    def __enter__(self) -> G:
+        if not self._breaks:
+            return super().__enter__()
+        from ._breaks.recording import Recording
+
+        g = self._graph
+        g._check("capture_begin()")
+        place = g._where(self._stream or g._given_stream, g._backend_name, side=True, prepare=self._prepare)
+        pool = self._pool[0] if self._pool else g._graph_pool
+        self._recording = recording = Recording(
+            g, place, pool, self._mode or g._mode, () if self._breaks is True else self._breaks or ()
+        )
+        recording.guard = if_skipped(self, recording.abandon)
+        try:
+            recording.begin()
+        except BaseException:
+            recording.abandon()
+            raise
+        return g
+
+    def _exit(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        recording, self._recording = self._recording, None
+        if recording is None:
+            self._graph._exit(kind, exc, trace)
+        else:
+            recording.exit(exc)
+
+    __exit__: Callable[..., None] = sure_exit(_exit)
 
 
 def current_graph() -> Graph | None:

@@ -73,7 +73,18 @@ class Lane(NamedTuple):
 
 SHIM = ("backends/test_conformance.py", "backends/both/test_same_graphs.py")
 ON_A_GPU = (
-    *("backends", "compat", "core", "diagnosis", "docs", "driver_rules", "examples", "gpu", "graphed"),
+    *(
+        "backends",
+        "breaks",
+        "compat",
+        "core",
+        "diagnosis",
+        "docs",
+        "driver_rules",
+        "examples",
+        "gpu",
+        "graphed",
+    ),
     "interop",
 )
 

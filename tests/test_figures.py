@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
-    "modules": 219,
-    "lines of Python": 46_821,
+    "modules": 224,
+    "lines of Python": 48_229,
     "lines of C": 2_900,
     "modules of the core": 19,
     "imports in the core": 51,

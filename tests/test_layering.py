@@ -71,10 +71,12 @@ RULES = [
         "errors _interpreter backends.base interop.base interop.registry _core _arrays inspection _checking",
         "",
     ),
+    ("_breaks.marks", "_interpreter _breaks", ""),
+    ("_breaks", "errors _interpreter backends.base interop.base interop.registry _core _arrays _breaks", ""),
     (
         "api",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection "
-        "_checking diagnosis._tracing",
+        "_checking diagnosis._tracing _breaks",
         "",
     ),
     (
@@ -114,7 +116,11 @@ RULES = [
         "api compat",
         "",
     ),
-    (PACKAGE, "errors backends inspection interop _core _checking api _graphed diagnosis compat testing", ""),
+    (
+        PACKAGE,
+        "errors _breaks backends inspection interop _core _checking api _graphed diagnosis compat testing",
+        "",
+    ),
     (
         "testing.programs testing._programs.drawing",
         f"{PACKAGE} _install backends backends.base testing",

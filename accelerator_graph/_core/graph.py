@@ -199,7 +199,8 @@ class BaseGraph:
             state: GraphState = "empty"
         else:
             state = self.state
-        fact = REFUSED[what].get(state)
+        runner = self._runner
+        fact = REFUSED[what].get(state) or (runner is not None and runner.refused.get(what))
         if fact:
             raise self._refusal(what, self._lost or fact)
 

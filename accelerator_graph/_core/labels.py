@@ -111,7 +111,7 @@ class label:
             known = [each for each in capture.observations if isinstance(each, Labels)]
             mark = known[0].leave(capture, self) if known else None
             if mark is not None:
-                if mark.stop == mark.start and kind is None and not self.may_be_empty:
+                if mark.stop == mark.start and kind is None and not (self.may_be_empty or mark.goes_on):
                     fact = f"nothing was recorded inside the label {self._name!r}"
                     warn_of_nothing(f"{fact}: {why_empty(capture.backend)}.", EmptyLabelWarning)
                 return
@@ -222,14 +222,16 @@ def _site(module: Any) -> Site | None:
 class Mark:
     """A label in a capture. `stop` is None until its block is left."""
 
-    __slots__ = ("label", "name", "site", "start", "stop")
+    __slots__ = ("goes_on", "label", "name", "site", "start", "stop")
 
-    def __init__(self, label: object, name: str, start: int, site: Site) -> None:
+    def __init__(self, label: object, name: str, start: int, site: Site, goes_on: bool = False) -> None:
         self.label = label
         self.name = name
         self.start = start
         self.site = site
         self.stop: int | None = None
+        self.goes_on = goes_on
+        """Whether its block was entered in an earlier segment."""
 
 
 class Labels:
@@ -246,6 +248,12 @@ class Labels:
         start = capture.recorded()
         if start is not None:
             self.marks.append(Mark(label, name, start, site()))
+
+    def go_on(self, capture: Capture, former: Sequence[Mark]) -> list[Mark]:
+        """Have labels that were open at the end of a segment be open in the next one; return their marks."""
+        self.marks += [Mark(each.label, each.name, 0, each.site, goes_on=True) for each in former]
+        notify(capture.observations, "border", self._open_names())
+        return self.marks[-len(former) :]
 
     def leave(self, capture: Capture, label: object) -> Mark | None:
         """Note that a label's block was left, and return its mark; None if it is not of this capture."""

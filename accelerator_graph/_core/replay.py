@@ -6,11 +6,11 @@ all of them launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import ref
 
 from .._interpreter.interruptions import Section
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..backends.base import GraphContents, NativeCalls, NodeSetter, Recorder
     from ..interop.base import Framework
     from ._fast import Launch, Launcher
-    from .capture import Captured
+    from .capture import Captured, LabelledRange
     from .memory import Measured
     from .node_changes import NodeChanges
     from .pools import Lease
@@ -382,6 +382,19 @@ class Changing(Section):
             self._runner.changing = None
 
 
+class EagerPart:
+    """A call between two segments of a graph with breaks."""
+
+    __slots__ = ("file", "kept", "line", "name")
+
+    def __init__(self, name: str, file: str, line: int) -> None:
+        self.name = name
+        self.file = file
+        self.line = line
+        self.kept: tuple[object, ...] = ()
+        """The arrays that it has returned in the capture, which later segments read."""
+
+
 class Runner:
     """A captured graph, its executable once there is one, and what replays need beside.
 
@@ -413,8 +426,11 @@ class Runner:
         "retained",
     )
 
-    def __init__(self, captured: Captured, keep: bool, home: Stream, lease: Lease) -> None:
-        self.captured: Captured | None = captured
+    refused: ClassVar[Mapping[str, str]] = {}
+    """What such a graph refuses in every state: the sentence by operation."""
+
+    def __init__(self, captured: Captured | None, keep: bool, home: Stream, lease: Lease) -> None:
+        self.captured = captured
         self.launching = new_lock()
         """Held by each launch of the graph, and to change or exchange the executable. Its `owner` is what
         is launched, a `Current`."""
@@ -433,7 +449,7 @@ class Runner:
         """The observers' objects that stay with the work."""
         self.changing: Changing | None = None
         """The change of the graph that is under way."""
-        self.counted = captured.count
+        self.counted = None if captured is None else captured.count
         """How many nodes were captured, the library's own among them; None if that is not known."""
 
     @property
@@ -441,6 +457,16 @@ class Runner:
         """The executable, once there is one."""
         found: Executable | None = self.launching.owner.executable
         return found
+
+    @property
+    def parts(self) -> Sequence[Runner | EagerPart]:
+        """What a run does, in order: itself, or segments and what is called between them."""
+        return (self,)
+
+    @property
+    def labels(self) -> tuple[LabelledRange, ...]:
+        """The labels of a graph that is kept."""
+        return self.kept().labels
 
     @property
     def measured(self) -> Measured | None:
@@ -645,6 +671,13 @@ class Runner:
         if named is stream or is_constant(named):
             with suppress(TypeError):  # it can't be referenced weakly
                 self.latest = Latest(named, held, launch)
+
+    def replay_with(self, live: Mapping[str, object], stream: Stream | None) -> None:
+        """Launch with live objects, which only graphs with breaks have. Raises as `Graph.replay`."""
+        raise GraphStateError(
+            "Graph.replay(): live= is for graphs with breaks, captured with graph(g, breaks=True); the work "
+            "of this one has its arguments from the capture."
+        )
 
     def replay_again(self, named: object) -> bool:
         """Launch where the latest replay that named a stream did, if that is it; return whether it is."""

@@ -268,8 +268,9 @@ def update(graph: BaseGraph, other: BaseGraph) -> GraphUpdate:
         raise ValueError("Graph.update(): a graph can't be updated with itself; pass another one.")
     its = other._runner
     captured = None if its is None else its.captured
-    if its is None or captured is None:
-        fact = REFUSED["update()"].get(other.state) or NOT_KEPT
+    refused = "" if its is None else its.refused.get("update()", "")
+    if its is None or captured is None or refused:
+        fact = REFUSED["update()"].get(other.state) or refused or NOT_KEPT
         raise graph._refusal("update()", f"the other graph can't be used: {fact}")
     home, there = runner.home, its.home
     if (home._backend, home.device) != (there._backend, there.device):

@@ -9,7 +9,7 @@ from .._core import memory as measuring
 from .._core import ownership, profiling, replay
 from .._core.graph import BaseGraph
 from .._core.labels import if_in_order
-from ..backends.base import DeviceMemory
+from ..backends.base import DeviceMemory, GraphEdge, GraphNode
 from ..errors import AcceleratorGraphError
 from .contents import Label
 from .description import GraphDescription
@@ -18,14 +18,22 @@ from .profile import GraphProfile
 
 if TYPE_CHECKING:
     from .._core.capture import Captured
-    from ..backends.base import GraphEdge, GraphNode
 
 
 def describe(graph: BaseGraph) -> GraphDescription:
     """Return what is in a graph."""
-    captured, home = graph._kept("describe()"), graph._home
-    assert home is not None
+    graph._kept("describe()")
     runner = graph._runner_for("describe()")
+    found = [each if isinstance(each, replay.EagerPart) else _described(each) for each in runner.parts]
+    return (
+        found[0]
+        if len(found) == 1 and isinstance(found[0], GraphDescription)
+        else _joined(found, runner.labels)
+    )
+
+
+def _described(runner: replay.Runner) -> GraphDescription:
+    captured, home = runner.kept(), runner.home
     nodes, edges = runner.contents(captured)
     for name_of in [each.own_name for each in runner.observations if hasattr(each, "own_name")]:
         nodes = [node._replace(name=name_of(node) or node.name) for node in nodes]
@@ -40,6 +48,34 @@ def describe(graph: BaseGraph) -> GraphDescription:
         captured.mode,
         (pool[0], pool[1]),
     )
+
+
+def _joined(
+    parts: Sequence[GraphDescription | replay.EagerPart], labels: Iterable[tuple[str, int, int, str, int]]
+) -> GraphDescription:
+    """Return the description of a graph with breaks: its segments, and a node for each call between them."""
+    nodes: list[GraphNode] = []
+    edges: list[GraphEdge] = []
+    ends: list[int] = []
+    for part in parts:
+        first = len(nodes)
+        if isinstance(part, GraphDescription):
+            whole = part
+            inner = {edge.target for edge in part.edges}
+            nodes += [node._replace(id=first + node.id) for node in part.nodes]
+            edges += [
+                edge._replace(source=first + edge.source, target=first + edge.target) for edge in part.edges
+            ]
+            begins = [first + node.id for node in part.nodes if node.id not in inner]
+            outer = {edge.source for edge in part.edges}
+            last = [first + node.id for node in part.nodes if node.id not in outer]
+        else:
+            nodes.append(GraphNode(first, "eager", part.name, file=part.file, line=part.line))
+            begins = last = [first]
+        edges += [GraphEdge(source, target) for target in begins for source in ends]
+        ends = last
+    edges.sort(key=lambda edge: (edge.target, edge.source))
+    return whole._replace(nodes=tuple(nodes), edges=tuple(edges), labels=tuple(map(Label._make, labels)))
 
 
 def _with_origins(
@@ -135,7 +171,9 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
     if key not in pools:
         pools[key] = _pool(runner, key)
     pool = pools[key]
-    segments = _touched(runner, pool)
+    parts = [each for each in runner.parts if isinstance(each, replay.Runner)]
+    touched = [_touched(each, pool) for each in parts]
+    segments = None if None in touched else tuple(sorted({at for each in touched if each for at in each}))
     try:
         nodes: int | None = runner.num_nodes()
     except AcceleratorGraphError:
@@ -145,13 +183,19 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
         home.backend,
         home.device,
         nodes,
-        _executable(runner),
-        _executable_on_host(runner),
-        _definition(runner),
+        _sum(map(_executable, parts)),
+        _sum(map(_executable_on_host, parts)),
+        _sum(map(_definition, parts)),
         _sum_of_touched(runner, pool, segments),
         segments,
         pool,
     )
+
+
+def _sum(amounts: Iterable[MemoryAmount]) -> MemoryAmount:
+    found = [*amounts]
+    unknown = next((each for each in found if each.nbytes is None), None)
+    return unknown or found[0]._replace(nbytes=sum(each.nbytes or 0 for each in found))
 
 
 # ---- the parts -------------------------------------------------------------------------------------

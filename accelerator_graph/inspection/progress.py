@@ -66,10 +66,12 @@ class progress(Observer):
         return Markers(capture)
 
 
-def markers_of(graph: BaseGraph) -> Markers | None:
+def markers_of(graph: BaseGraph) -> Markers | MarkersOfSegments | None:
     """Return the markers of the graph's work; None if nobody observed its progress, or it is empty."""
     runner = graph._runner  # another thread may reset the graph
     found = [each for each in (runner.observations if runner else ()) if isinstance(each, Markers)]
+    if len(found) > 1:
+        return MarkersOfSegments(found)
     return found[0] if found else None
 
 
@@ -137,6 +139,23 @@ class Markers:
                 capture.backend.fill(capture.native, self._address + i, byte, 1)
                 self.own_nodes += 1
         self._places.append(place)
+
+
+class MarkersOfSegments:
+    """The markers of a graph with breaks."""
+
+    __slots__ = ("_segments",)
+
+    def __init__(self, segments: Sequence[Markers]) -> None:
+        self._segments = segments
+
+    def place(self) -> Place:
+        """Return how far the latest run has come: in an eager call, it is in no label."""
+        places = [each.place() for each in self._segments]
+        running = [each for each in places if each.state == "running"]
+        if running:
+            return running[0]
+        return places[0] if places.count(places[0]) == len(places) else Place("running")
 
 
 def _new_cell(backend: Backend, stream: Any) -> int:

@@ -52,6 +52,23 @@ Undo = Callable[[], object]
 """Undoes a call. Called on the same thread, even after an error, and again if an interrupt cut it short."""
 
 
+class ModeState(ABC):
+    """The modes of a framework, such as torch's autocast, as they were on one thread at one moment.
+
+    Two that are equal are the same modes.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def are_on(self) -> bool:
+        """Return True if the modes of this thread are these."""
+
+    @abstractmethod
+    def entered(self) -> AbstractContextManager[object]:
+        """Return a context in which they are."""
+
+
 class Framework(ABC):
     """Base class. A process has one instance, made when the library finds that the framework is imported."""
 
@@ -102,6 +119,13 @@ class Framework(ABC):
 
         None if the framework has no current stream. Called for every stream that is entered. The framework
         does not own the stream.
+        """
+        return None
+
+    def modes(self) -> ModeState | None:
+        """Return the modes of this thread that change what functions do, as they are now; None without any.
+
+        Called once the framework is imported, before it has initialised its device as well.
         """
         return None
 

@@ -147,6 +147,12 @@ class Torch(Inspectable):
             undo()
             raise
 
+    def modes(self) -> base.ModeState:
+        """Return the modes of gradients, inference and autocast."""
+        from ._torch.modes import Modes
+
+        return Modes(sys.modules["torch"], ("cuda", "cpu"))
+
     def prepare(self, device: int) -> None:
         """Empty the caching allocators, as ``torch.cuda.graph`` does."""
         torch = sys.modules["torch"]

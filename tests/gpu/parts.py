@@ -53,7 +53,17 @@ DOCTOR = "command_line/test_doctor.py"
 """Two of its tests look at the machine. The others plant an ill in a plug-in, and each of them imports all
 frameworks and opens all drivers, which takes long on a GPU and shows nothing about it."""
 
-FOLDERS = ("backends", "core", "diagnosis", "driver_rules", "compat", "examples", "graphed", "interop")
+FOLDERS = (
+    "backends",
+    "breaks",
+    "core",
+    "diagnosis",
+    "driver_rules",
+    "compat",
+    "examples",
+    "graphed",
+    "interop",
+)
 """Those whose tests run in parts of their own."""
 WITHOUT_COPIES = ("graphed/test_bound_inputs_gpu.py", "graphed/test_bound_inputs_cuda.py")
 WITHOUT_A_GPU = (
@@ -70,6 +80,7 @@ PARTS = {
     "cuda": {
         "backends": tests("backends", "tests/backends"),
         "core": tests("core", "tests/core", *ignoring(["core/test_fast_sanitizers.py"])),
+        "breaks": tests("captures with breaks", "tests/breaks"),
         "driver_rules": tests("the driver's rules", "tests/driver_rules"),
         "compat": tests("torch's names, and frameworks", "tests/compat", "tests/interop"),
         "graphed": tests("graphed functions", "tests/graphed", *ignoring(WITHOUT_COPIES)),

@@ -7,7 +7,7 @@ import inspect
 import pkgutil
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import accelerator_graph
 
@@ -97,5 +97,6 @@ def test_type_hints_say_what_type_checkers_read() -> None:
     assert hints["capture_error_mode"] == accelerator_graph.CaptureMode | None
     assert typing.get_type_hints(accelerator_graph.Graph.replay) == {
         "stream": object,
+        "live": Mapping[str, object] | None,
         "return": types.NoneType,
     }

@@ -6,6 +6,7 @@ from .._failure import showing_values
 
 with showing_values(__name__, f"{__name__.rpartition('.')[0]}._case"):
     from .backend import BackendRules, ProcessRules
+    from .breaks import BreakRules
     from .capture import BeginRules, CaptureRules
     from .events import EventRules, ExternalEventRules, ForkRules, WaitingRules
     from .failures import FailureRules
@@ -52,6 +53,7 @@ class AllRules(
     LeakRules,
     ProcessRules,
     ReplayRules,
+    BreakRules,
     UpdateRules,
     NodeChangeRules,
     PoolRules,

@@ -1,0 +1,1 @@
+"""Captures with breaks: graphs that call Python between their segments."""

@@ -1,0 +1,241 @@
+"""A capture with breaks: segments that are recorded and run at once, and the calls between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from .._arrays.containers import rebuild
+from .._arrays.signatures import Reader
+from .._core import capture_table, stream_stack
+from .._core.capture import Where, part_of
+from .._core.labels import Labels
+from .._core.replay import Runner
+from .._core.streams import Stream
+from .._interpreter import caller
+from ..errors import CaptureError, GraphStateError
+from ..interop import registry as interop
+from .marks import mark_until, thread
+from .segments import EagerCall, Label, Live, SegmentedRunner
+
+if TYPE_CHECKING:
+    from .._core.capture import Capture, CaptureMode
+    from .._core.graph import BaseGraph
+    from .._core.labels import Mark
+    from .._core.pools import PoolId
+
+
+class Recording:
+    """A capture with breaks of a graph, from the first segment to the last.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph, which is empty.
+    place : Where
+        Where it happens.
+    pool : PoolId or None
+        The pool of all segments.
+    mode : str
+        The capture mode of all segments.
+    named : iterable
+        Functions, methods and modules that are marked meanwhile.
+    """
+
+    def __init__(
+        self,
+        graph: BaseGraph,
+        place: Where,
+        pool: PoolId | None,
+        mode: CaptureMode,
+        named: Iterable[object] = (),
+    ) -> None:
+        self._graph = graph
+        self._place = place
+        self._pool = pool
+        self._mode = mode
+        self._runner = SegmentedRunner(place)
+        self._reader = Reader(by_value=True)
+        self._names: dict[str, object] = {}
+        self._open: list[tuple[Mark, Label]] = []
+        """The labels that are open at a break."""
+        self._entry: stream_stack.Entry | None = None
+        self._named = named
+        self._marks = ExitStack()
+        self.guard: object = None
+        """Abandons everything if the end of the ``with`` block is skipped."""
+
+    @property
+    def stream(self) -> Stream:
+        """The captured stream."""
+        return self._place.stream
+
+    def begin(self) -> None:
+        """Begin the first segment; the stream is current on this thread until `end` or `abandon`."""
+        if thread.recording is not None:
+            raise GraphStateError(
+                "graph(breaks=True): a capture with breaks is under way on this thread, and a call can "
+                "break only one; capture this graph before that one, or without breaks."
+            )
+        thread.recording = self
+        mark_until(self._marks, self._named)
+        self._entry = stream_stack.new_entry(self.stream)
+        stream_stack.enter(self._entry)
+        self.begin_segment()
+
+    def is_innermost(self) -> bool:
+        """Return True if this thread has begun no other capture since."""
+        unfinished = capture_table.thread.unfinished
+        return bool(unfinished) and next(reversed(unfinished.values())) is self._graph._capture
+
+    def name(self, name: str, obj: object) -> None:
+        """Name a live object."""
+        if self._names.setdefault(name, obj) is not obj:
+            raise ValueError(f"live: {name!r} stands for another object of this capture; take another name.")
+
+    def begin_segment(self) -> None:
+        """Record what follows."""
+        graph, former = self._graph, self._graph._capture
+        if former is not None:
+            former.lease.capturing = False  # it has kept other captures out of the pool
+            self._runner.retained += tuple(former.retained)
+            former.retained = []
+        graph._begin(self._place, self._pool, self._mode, self.guard)
+        capture = graph._capture
+        assert capture is not None
+        self._pool = capture.lease.id
+        if self._open:
+            marks = part_of(capture.observations, Labels).go_on(capture, [mark for mark, _ in self._open])
+            self._open = [(mark, label) for mark, (_, label) in zip(marks, self._open, strict=True)]
+        self._place.prepares, self._place.waits_for = False, None
+
+    def end_segment(self, what: str) -> None:
+        """End the segment that is being recorded, and run it.
+
+        Raises
+        ------
+        CaptureError
+            The segment did not become a graph; the message says at which break.
+        """
+        graph = self._graph
+        capture = graph._capture
+        assert capture is not None
+        try:
+            runner = Runner(capture.end(), graph._keeps != "executable", self._place.hold, capture.lease)
+        except CaptureError as error:
+            error.add_note(f"The segment ends at {what}.")
+            raise
+        capture.lease.capturing = True  # until the next segment, or until this lease is released
+        graph._runner = runner
+        try:
+            own = graph._keep_observations(capture) if capture.observations or graph._observers else 0
+        finally:
+            graph._runner = None
+        self._note_labels(capture, runner.counted)
+        self._runner.add(runner, empty=runner.counted == own)
+
+    def _note_labels(self, capture: Capture, count: int | None) -> None:
+        """Note which nodes of the whole graph the labels of a segment have so far."""
+        before, known = self._runner.node_count(), {id(mark): label for mark, label in self._open}
+        self._open = []
+        for mark in next((each.marks for each in capture.observations if isinstance(each, Labels)), ()):
+            label = known.get(id(mark))
+            if label is None:
+                label = Label(mark.name, before + mark.start, mark.site)
+                self._runner.noted.append(label)
+            label.stop = before + (mark.stop if mark.stop is not None else count or 0)
+            if mark.stop is None:
+                self._open.append((mark, label))
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        valid_rows: Callable[..., int] | None,
+        streams: tuple[object, ...],
+    ) -> Any:
+        """Call a function between two segments, and note the call for the replays."""
+        name = getattr(function, "__qualname__", repr(function))
+        file, line = caller()
+        what = f"the eager call of {name} at {file}:{line}"
+        self.end_segment(what)
+        made = EagerCall(function, (name, file, line), self._kept((args, kwargs)), self._reader, self.stream)
+        made.valid_rows = valid_rows
+        made.streams = self._runner.streams_of(streams)
+        made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)
+        self._runner.settle()
+        thread.recording = None
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            error.add_note(f"It came from {what}.")
+            raise
+        finally:
+            thread.recording = self
+        made.first(result, args, kwargs)
+        self._runner.steps.append(made)
+        self.begin_segment()
+        return result
+
+    def _kept(self, value: Any) -> Any:
+        """Return arguments in containers of their own, with names in the place of live objects."""
+        names = {id(obj): name for name, obj in self._names.items()}
+
+        def swap(x: Any) -> Any:
+            return Live(names[id(x)]) if id(x) in names else x
+
+        return rebuild(value, swap)
+
+    def exit(self, exc: BaseException | None) -> None:
+        """End the block: well, or because it has raised this."""
+        graph = self._graph
+        try:
+            if exc is not None or graph._capture is None:
+                graph._exit(None, exc, None)
+            else:
+                self.end()
+        except BaseException:
+            self.abandon()
+            raise
+        if exc is not None:
+            self.abandon()
+
+    def end(self) -> None:
+        """End and run the last segment; the graph has all of it."""
+        graph = self._graph
+        self.end_segment("the end of the capture")
+        capture = graph._capture
+        assert capture is not None
+        capture.lease.capturing = False
+        runner = self._runner
+        runner.retained += tuple(capture.retained)
+        runner.finish(graph, capture.lease)
+        if runner.counted == 0 and len(runner.steps) == 0:
+            graph._found_empty(capture.subject)
+        graph._runner = runner
+        graph._make_ready(runner)
+        graph._capture = capture.guard = None
+        capture.observations.clear()
+        capture.retained = []
+        self._leave()
+
+    def abandon(self) -> None:
+        """Leave no trace of any segment. May be called again."""
+        try:
+            self._graph._recover()
+        finally:
+            self._leave()
+            self._runner.end("the capture failed; capture again, and bind() again")
+            if self._graph._runner is self._runner:
+                self._graph._empty()
+
+    def _leave(self) -> None:
+        if thread.recording is self:
+            thread.recording = None
+        self._marks.close()
+        if self._entry is not None:
+            stream_stack.leave(self._entry)
+            self._entry = None
+        self.guard = None

@@ -1,0 +1,464 @@
+"""What a capture with breaks leaves: segments and calls in order, and the runs of both."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from .._arrays.arrays import detaching, on_device, on_host
+from .._arrays.containers import is_container, only_tuples, parts_of, rebuild
+from .._arrays.placement import works_on_host
+from .._core import stream_stack
+from .._core.replay import Binding, EagerPart, Runner, make_room
+from .._core.streams import Stream, as_stream, describe, innermost
+from ..backends.base import Capability
+from ..errors import CaptureError, GraphStateError, UnsupportedError
+
+if TYPE_CHECKING:
+    from .._arrays.signatures import Reader
+    from .._core.capture import LabelledRange, Where
+    from .._core.graph import BaseGraph
+    from .._core.pools import Lease
+    from .._core.replay import Executable
+    from ..interop.base import ModeState
+
+_ANEW = "capture its work anew into another Graph"
+REFUSED: dict[str, str] = {
+    "bind()": "a graph with breaks calls Python between its segments; call replay()",
+    "update()": f"a graph with breaks is not changed in place; {_ANEW}",
+    "recapture()": f"a graph with breaks is not changed in place; {_ANEW}",
+    "clone()": "a graph with breaks can't be copied, since its calls can't; capture its work twice",
+    "set_node()": f"the segments of a graph with breaks are not changed; {_ANEW}",
+    "set_nodes()": f"the segments of a graph with breaks are not changed; {_ANEW}",
+    "instantiate()": f"the segments of a graph with breaks have their executables; {_ANEW}",
+    "profile()": "a graph with breaks takes the time of its calls as well; use a profiler of the program",
+    "raw_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
+    "raw_executable()": "a graph with breaks is several executables, and none of them is the whole",
+    "raw_cuda_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
+    "raw_cuda_graph_exec()": "a graph with breaks is several executables, and none of them is the whole",
+}
+"""What a graph with breaks refuses: the sentence by operation."""
+
+_NOTHING = object()
+
+_HALF = "it is in the middle of a replay, in an eager call or on another thread; do this after that"
+
+
+class Live:
+    """Stands in the arguments of an eager call for what a replay gives by name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Label:
+    """A label, which may go on over breaks; the calls between segments count as nodes."""
+
+    __slots__ = ("name", "site", "start", "stop")
+
+    def __init__(self, name: str, start: int, site: tuple[str, int]) -> None:
+        self.name = name
+        self.start = self.stop = start
+        self.site = site
+
+
+class EagerCall(EagerPart):
+    """A call between two segments.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    place : tuple of str, str and int
+        The function's name, and the file and line of the call.
+    given : tuple
+        Its arguments by position and by name, in containers of their own.
+    reader : Reader
+        Reads results.
+    stream : Stream
+        The captured stream.
+    """
+
+    __slots__ = (
+        "_copies",
+        "_fixed",
+        "_function",
+        "_given",
+        "_lives",
+        "_reader",
+        "_result",
+        "_signature",
+        "modes",
+        "streams",
+        "valid_rows",
+        "what",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        place: tuple[str, str, int],
+        given: Any,
+        reader: Reader,
+        stream: Stream,
+    ) -> None:
+        super().__init__(*place)
+        self._function = function
+        self._given = given
+        self._reader = reader
+        self._lives = tuple(each.name for each in _leaves_of(given) if isinstance(each, Live))
+        self._fixed = not self._lives and all(map(only_tuples, (*given[0], *given[1].values())))
+        self._copies = on_host if works_on_host(stream) else on_device
+        self.what = "the eager call of {} at {}:{}".format(*place)
+        """Which call it is, for messages."""
+        self.streams: tuple[Stream, ...] = ()
+        self.valid_rows: Callable[..., int] | None = None
+        self.modes: tuple[ModeState, ...] = ()
+        self._refuse_gradients(given, "takes")
+
+    def first(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Note what the call has returned in the capture, for which arguments.
+
+        Raises
+        ------
+        CaptureError
+            A replay could not tell whether it returns the same, or gradients would pass through it.
+        """
+        leaves: list[Any] = []
+        self._signature = self._read(result, leaves)
+        self.kept = tuple(leaves)
+        self._refuse_gradients(result, "returns")
+        self._result = result if only_tuples(result) else _NOTHING  # else it may have changed
+        self._settle(args, kwargs)
+
+    def _read(self, result: Any, leaves: list[Any]) -> object:
+        try:
+            signature = self._reader.read((result,), leaves)
+            hash(signature)
+        except TypeError as error:
+            raise CaptureError(
+                f"{self.what} returned a value that replays can't compare with theirs ({error}); return "
+                "arrays, hashable values, or tuples, lists, dicts and dataclasses of them.",
+                reason="other",
+            ) from error
+        return signature
+
+    def _refuse_gradients(self, value: Any, verb: str) -> None:
+        for _, x, array_type in self._reader.arrays_in(value, ""):
+            if array_type.kind != "tensor":
+                continue
+            if x.requires_grad and array_type.package.is_grad_enabled():
+                raise UnsupportedError(
+                    f"{self.what} {verb} a tensor that requires grad, and no gradients pass through a break: "
+                    "the backward pass would read what the capture has saved. Pass its detach(), or capture "
+                    "under no_grad().",
+                    capability="autograd",
+                )
+
+    @property
+    def lives(self) -> tuple[str, ...]:
+        """The names of the live objects among the arguments."""
+        return self._lives
+
+    def run(self, stream: Stream, live: Mapping[str, object]) -> None:
+        """Call it, in a replay, and copy what it returns to where the next segment reads it."""
+        args, kwargs = self._given if self._fixed else self._rebuilt(live)
+        try:
+            result = self._function(*args, **kwargs)
+            if result is not self._result:
+                self._take(result, stream)
+            if self.streams or self.valid_rows is not None:
+                self._settle(args, kwargs)
+        except BaseException as error:
+            error.add_note(
+                f"It came from {self.what}, in a replay; the next replay begins at the first segment."
+            )
+            raise
+
+    def _rebuilt(self, live: Mapping[str, object]) -> Any:
+        return rebuild(self._given, lambda x: live[x.name] if isinstance(x, Live) else x)
+
+    def _take(self, result: Any, stream: Stream) -> None:
+        leaves: list[Any] = []
+        if self._read(result, leaves) != self._signature:
+            raise GraphStateError(
+                f"{self.what} returned something else than in the capture: {self._difference(result)}. The "
+                "segments read what it returned there; keep what may change inside the call."
+            )
+        pairs = [pair for pair in zip(self.kept, leaves, strict=True) if pair[0] is not pair[1]]
+        if pairs:
+            self._copies(stream, self._assign, pairs)
+
+    def _assign(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        for target, source in pairs:
+            array_type = self._reader.array_type(target)
+            assert array_type is not None
+            assign = detaching(array_type.assign) if array_type.kind == "tensor" else array_type.assign
+            assign(target, source)
+
+    def _settle(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Set the rows that are not valid to zero, and wait for the work that was left on other streams."""
+        stream = innermost()
+        assert stream is not None
+        if self.valid_rows is not None:
+            self._copies(stream, _clear, self.kept, self.valid_rows(*args, **kwargs))
+        for other in self.streams:
+            stream.wait(other)
+
+    def _difference(self, result: Any) -> str:
+        """Say in what a result differs from the captured one."""
+        now: list[Any] = []
+        x: Any
+        signature = self._read(result, now)
+        if len(now) != len(self.kept):
+            return f"{len(now)} arrays, and not {len(self.kept)}"
+        for i, (x, y) in enumerate(zip(self.kept, now, strict=True)):
+            then, here = (self._reader.read((each,), []) for each in (x, y))
+            if then != here:
+                was, now_is = (f"{tuple(each.shape)} and type {each.dtype}" for each in (x, y))
+                return f"array {i} has shape {now_is}, and not {was}"
+        return f"other Python values ({signature!r}, and not {self._signature!r})"
+
+
+def _no_launch() -> None:
+    pass
+
+
+def _clear(arrays: Sequence[Any], rows: int) -> None:
+    for x in arrays:
+        x[rows:] = 0
+
+
+def _leaves_of(value: Any) -> Iterable[Any]:
+    if is_container(type(value)):
+        for _, part in parts_of(value):
+            yield from _leaves_of(part)
+    else:
+        yield value
+
+
+class SegmentedRunner(Runner):
+    """Replays segments, and calls what stands between them.
+
+    Parameters
+    ----------
+    place : Where
+        Where it is captured.
+    """
+
+    __slots__ = (
+        "_bound",
+        "_captured_on",
+        "_host",
+        "_last",
+        "_leases",
+        "_running",
+        "_waits_here",
+        "noted",
+        "steps",
+    )
+
+    refused = REFUSED
+
+    def __init__(self, place: Where) -> None:
+        super().__init__(None, False, place.hold, None)  # type: ignore[arg-type]
+        self.steps: list[Runner | EagerCall] = []
+        """The segments and calls, in order."""
+        self.noted: list[Label] = []
+        self._leases: list[Lease] = []
+        self._captured_on = place.stream
+        self._host = works_on_host(place.stream)
+        self._waits_here = Capability.EVENTS not in place.stream._backend.capabilities(place.stream.device)
+        self._bound: dict[Any, list[tuple[Callable[[], None], EagerCall | None]]] = {}
+        self._running = threading.Lock()
+        self._last: Stream | None = None
+
+    # ---- in the capture ------------------------------------------------------------------------
+
+    def add(self, segment: Runner, *, empty: bool) -> None:
+        """Run a segment that was just recorded; keep it unless it is empty."""
+        self._leases.append(segment.lease)  # the first one may be all that keeps the pool
+        if empty:
+            segment.end("the segment is empty")
+            return
+        segment.instantiate()
+        self.steps.append(segment)
+        Binding(segment, self._captured_on.held()).launch()
+
+    def settle(self) -> None:
+        """Wait for the segments where work's memory is the host's, which an eager call may read at once."""
+        if self._host:
+            self._captured_on.synchronize()
+
+    def streams_of(self, streams: Iterable[object]) -> tuple[Stream, ...]:
+        """Return the streams that an eager call leaves work on."""
+        return tuple(as_stream(each, self._captured_on.backend) for each in streams)
+
+    def finish(self, graph: BaseGraph, lease: Lease) -> None:
+        """Be what replays this graph."""
+        segments = self.segments
+        self.captured = segments[0].captured if segments else None
+        self.counted = _sum(each.counted for each in segments)
+        self.beside = self._captured_on is not graph._home
+        self.retained += tuple(graph._retained or ())
+        self.observations = tuple(each for part in segments for each in part.observations)
+        self.lease = lease
+        self._last = self._captured_on
+        if self.beside:  # what follows the block there comes after this first run
+            self._follow(self.home if graph._home is None else graph._home)
+
+    @property
+    def parts(self) -> Sequence[Runner | EagerPart]:
+        """The segments and calls, in order."""
+        return tuple(self.steps)
+
+    @property
+    def labels(self) -> tuple[LabelledRange, ...]:
+        """The labels, in the nodes of the whole graph."""
+        return tuple(
+            (each.name, each.start, each.stop, *each.site) for each in self.noted if each.start < each.stop
+        )
+
+    def node_count(self) -> int:
+        """Return how many nodes and calls there are so far."""
+        return sum(1 if isinstance(each, EagerCall) else each.counted or 0 for each in self.steps)
+
+    @property
+    def segments(self) -> list[Runner]:
+        """The segments."""
+        return [each for each in self.steps if isinstance(each, Runner)]
+
+    @property
+    def calls(self) -> list[EagerCall]:
+        """The calls between them."""
+        return [each for each in self.steps if isinstance(each, EagerCall)]
+
+    # ---- replays -------------------------------------------------------------------------------
+
+    @property
+    def executable(self) -> Executable | None:
+        """The executable of the first segment, which stands for all."""
+        segments = self.segments
+        return segments[0].executable if segments else None
+
+    def instantiate(self) -> None:
+        """Do nothing: each segment has its executable."""
+
+    def home_launcher(self) -> Callable[[], None]:
+        """Return a callable that replays where replays go that name no stream."""
+        return lambda: self.run(self.destination(), {})
+
+    def replay(self, named: object, stream: Stream) -> None:
+        """Replay on a stream."""
+        self.run(stream, {})
+
+    def replay_with(self, live: Mapping[str, object], stream: Stream | None) -> None:
+        """Replay with these live objects."""
+        self.run(stream or self.destination(), live)
+
+    def run(self, stream: Stream, live: Mapping[str, object]) -> None:
+        """Run the segments and calls on a stream, with these live objects.
+
+        Raises
+        ------
+        GraphStateError
+            A run is under way, or a call returned something else than in the capture.
+        CaptureError
+            The stream is being captured.
+        """
+        if self.ended:
+            raise GraphStateError(f"{self.ended}.")
+        self._check_live(live)
+        if not self._running.acquire(blocking=False):
+            raise GraphStateError(f"Graph.replay(): {_HALF}.")
+        try:
+            if stream._is_capturing():
+                raise CaptureError(
+                    f"replay onto the {describe(stream)}, which is capturing: a graph with breaks calls "
+                    "Python between its segments, and no graph can; capture the work of its segments there.",
+                    reason="illegal_call",
+                )
+            self._follow(stream)
+            stream_stack.within(stream, self._steps, stream, live)
+        finally:
+            self._running.release()
+
+    def _follow(self, stream: Stream) -> None:
+        """Have a stream wait for the last run, if that is on another one."""
+        last, self._last = self._last, stream
+        if last is not None and self._key(last) != self._key(stream):
+            last.synchronize() if self._waits_here else stream.wait(last)
+
+    def _check_live(self, live: Mapping[str, object]) -> None:
+        wanted = {name for each in self.calls for name in each.lives}
+        if live.keys() != wanted:
+            missing, more = sorted(wanted - live.keys()), sorted(live.keys() - wanted)
+            fact = f"no {missing[0]!r} was given" if missing else f"the capture has no live {more[0]!r}"
+            raise GraphStateError(f"Graph.replay(): {fact}; live= gives {sorted(wanted)}.")
+
+    def _steps(self, stream: Stream, live: Mapping[str, object]) -> None:
+        with ExitStack() as stack:
+            now: tuple[ModeState, ...] | None = None
+            for launch, call in self._steps_on(stream):
+                if call is None:
+                    launch()
+                    continue
+                if call.modes != now:
+                    stack.close()
+                    now = call.modes
+                    for modes in now:
+                        if not modes.are_on():
+                            stack.enter_context(modes.entered())
+                if self._host:
+                    stream.synchronize()
+                call.run(stream, live)
+
+    def _steps_on(self, stream: Stream) -> list[tuple[Callable[[], None], EagerCall | None]]:
+        """Return what launches each segment on a stream, and the calls in their places."""
+        key = self._key(stream)
+        found = self._bound.get(key)
+        if found is None:
+            make_room(self._bound)
+            found = self._bound[key] = [
+                (_no_launch, each)
+                if isinstance(each, EagerCall)
+                else (Binding(each, stream.held()).launcher(), None)
+                for each in self.steps
+            ]
+        return found
+
+    def _key(self, stream: Stream) -> object:
+        return stream._native if self._host else stream.handle
+
+    # ---- the end -------------------------------------------------------------------------------
+
+    def end(self, why: str) -> None:
+        """Let go of all segments for good."""
+        if not self._running.acquire(blocking=False):
+            raise GraphStateError(f"the graph can't be reset: {_HALF}.")
+        try:
+            super().end(why)
+            self._bound.clear()
+            for each in self.segments:
+                each.end(why)
+            for lease in self._leases:
+                lease.release()
+            self.steps = []
+        finally:
+            self._running.release()
+
+    def after_fork(self, why: str) -> None:
+        """As `end`, in a forked child."""
+        self._running = threading.Lock()
+        for each in self.segments:
+            each.after_fork(why)
+        super().after_fork(why)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    found = list(counts)
+    return None if None in found else sum(each for each in found if each is not None)

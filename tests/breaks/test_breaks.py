@@ -1,0 +1,572 @@
+"""Captures with breaks on the cpu backend: arguments, results, labels, refusals, interrupts."""
+
+import gc
+import sys
+import threading
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph._breaks import marks
+from accelerator_graph._core import capture_table
+from accelerator_graph.inspection.progress import markers_of
+from core.test_interrupts import Interrupter, sample
+
+
+@pytest.fixture
+def stream():
+    with ag.Stream(backend="cpu") as stream:
+        yield stream
+        stream.synchronize()
+
+
+def launch(work, *args):
+    ag.current_stream().launch(work, *args)
+
+
+@dataclass
+class Pair:
+    first: object
+    second: object
+
+
+@ag.eager
+def double(x):
+    """Double on the host."""
+    return 2 * x
+
+
+def test_a_mark_does_nothing_outside_of_a_capture_with_breaks(stream):
+    assert double(3) == 6
+    assert double.__doc__ == "Double on the host."
+    assert ag.live("name", 7) == 7
+    ag.graph_break()
+    log = []
+    with ag.Graph() as graph:
+        launch(log.append, 1)
+        assert double(3) == 6
+        ag.graph_break()
+        launch(log.append, 2)
+    assert graph.num_nodes == 2
+    graph.replay()
+    stream.synchronize()
+    assert log == [1, 2]
+
+
+def test_results_are_copied_where_the_next_segment_reads_them(stream):
+    x, y, z = np.zeros(3), np.zeros(3), np.zeros(3)
+
+    @ag.eager
+    def parts(x):
+        return {"sum": x + 1, "pair": Pair(x * 2, [x * 3, "fixed"])}
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        launch(np.add, x, 1, x)
+        found = parts(x)
+        launch(np.add, found["sum"], found["pair"].first, y)
+        launch(np.add, y, found["pair"].second[0], z)
+    for i in (1, 2, 3):
+        stream.synchronize()
+        assert z.tolist() == [6 * i + 1] * 3
+        graph.replay()
+
+
+def test_an_argument_that_is_returned_is_not_copied(stream):
+    x, y = np.zeros(3), np.zeros(3)
+
+    @ag.eager
+    def in_place(x):
+        x += 10
+        return x
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        launch(np.add, x, 1, x)
+        assert in_place(x) is x
+        launch(np.copyto, y, x)
+    graph.replay()
+    stream.synchronize()
+    assert y.tolist() == [22] * 3
+
+
+def test_work_that_a_call_enqueues_is_done_before_its_result_is_copied(stream):
+    x, y = np.zeros(3), np.zeros(3)
+
+    @ag.eager
+    def enqueued(x):
+        new = np.empty_like(x)
+        launch(np.multiply, x, 2, new)
+        return new
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        launch(np.add, x, 1, x)
+        new = enqueued(x)
+        launch(np.copyto, y, new)
+    for i in (1, 2, 3):
+        stream.synchronize()
+        assert y.tolist() == [2 * i] * 3
+        graph.replay()
+
+
+@pytest.mark.promise("breaks-check-results")
+@pytest.mark.parametrize(
+    ("now", "fact"),
+    [
+        (lambda x: np.ones(4), r"array 0 has shape \(4,\) and type float64, and not \(3,\) and type float64"),
+        (
+            lambda x: np.ones(3, "f4"),
+            r"array 0 has shape \(3,\) and type float32, and not \(3,\) and type float64",
+        ),
+        (lambda x: (x, x), "2 arrays, and not 1"),
+        (lambda x: 5, "0 arrays, and not 1"),
+    ],
+)
+def test_a_result_of_another_kind_is_refused_and_named(stream, now, fact):
+    x, calls = np.zeros(3), [lambda x: x + 1, now, lambda x: x + 2]
+
+    @ag.eager
+    def changing(x):
+        return calls.pop(0)(x)
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        y = changing(x)
+        launch(np.copyto, x, y)
+    with pytest.raises(
+        ag.GraphStateError, match=f"changing at .* returned something else than in the capture: {fact}"
+    ):
+        graph.replay()
+    graph.replay()
+    stream.synchronize()
+    assert x.tolist() == [3] * 3
+
+
+@pytest.mark.promise("breaks-check-results")
+def test_a_plain_value_that_differs_is_refused(stream):
+    values = iter([3, 3, 4])
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        assert ag.eager(lambda: next(values))() == 3
+        launch(int)
+    graph.replay()
+    with pytest.raises(ag.GraphStateError, match="other Python values"):
+        graph.replay()
+
+
+def test_a_value_that_can_not_be_compared_is_refused_in_the_capture(stream):
+    graph = ag.Graph()
+    with (
+        pytest.raises(ag.CaptureError, match="returned a value that replays can't compare"),
+        ag.graph(graph, breaks=True),
+    ):
+        ag.eager(lambda: {1, 2})()
+    assert graph.state == "empty"
+
+
+@pytest.mark.promise("breaks-keep-inputs")
+def test_containers_are_those_of_the_call(stream):
+    seen, given = [], [1]
+
+    @ag.eager
+    def look(items, *, more):
+        seen.append((list(items), dict(more)))
+        items.append("changed by the call")
+
+    graph, more = ag.Graph(), {"a": 1}
+    with ag.graph(graph, breaks=True):
+        look(given, more=more)
+        assert given == [1, "changed by the call"]
+        given.append(2)
+        more["b"] = 2
+    graph.replay(), graph.replay()
+    assert seen == [([1], {"a": 1})] * 3
+
+
+def test_live_objects_are_found_in_containers(stream):
+    seen, batch = [], object()
+
+    @ag.eager
+    def look(pair, batch):
+        seen.append((pair.second[0], batch))
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        ag.live("batch", batch)
+        look(Pair(1, [batch]), batch)
+    graph.replay(live={"batch": "second"})
+    assert seen == [(batch, batch), ("second", "second")]
+    with pytest.raises(ag.GraphStateError, match=r"no 'batch' was given; live= gives \['batch'\]"):
+        graph.replay()
+    with (
+        pytest.raises(ValueError, match="live: 'x' stands for another object"),
+        ag.graph(ag.Graph(), breaks=True),
+    ):
+        [ag.live("x", each) for each in (1.5, 2.5)]
+    with pytest.raises(TypeError, match="live: the name must be a str"):
+        ag.live(1, 2)
+    with ag.Graph() as plain:
+        launch(int)
+    with pytest.raises(ag.GraphStateError, match="live= is for graphs with breaks"):
+        plain.replay(live={"batch": 1})
+
+
+@pytest.mark.promise("breaks-keep-inputs")
+def test_inputs_of_a_call_live_as_long_as_the_graph(stream):
+    graph, made = ag.Graph(), []
+
+    @ag.eager
+    def make():
+        x = np.ones(4)
+        made.append(weakref.ref(x))
+        return x
+
+    with ag.graph(graph, breaks=True):
+        x = make()
+        ag.eager(np.sum)(x)
+        del x
+    gc.collect()
+    assert made[0]() is not None
+    graph.reset()
+    gc.collect()
+    assert made[0]() is None
+
+
+def test_a_break_inside_a_break_is_part_of_it(stream):
+    outer = ag.eager(lambda x: double(double(x)))
+    graph = ag.Graph(keep_graph=True)
+    with ag.graph(graph, breaks=True):
+        launch(int)
+        assert outer(2) == 8
+        launch(int)
+    assert [node.kind for node in graph.describe().nodes] == ["host", "eager", "host"]
+
+
+def test_a_graph_that_is_captured_in_the_body_has_no_breaks(stream):
+    other = ag.Stream(backend="cpu")
+    graph, inner = ag.Graph(), ag.Graph(keep_graph=True, stream=other)
+    with ag.graph(graph, breaks=True):
+        launch(int)
+        with inner:
+            other.launch(int)
+            double(1)
+            other.launch(int)
+    assert inner.num_nodes == 2
+    assert graph.num_nodes == 1
+
+
+@pytest.mark.parametrize("rows", [0, 2, 3])
+def test_rows_that_are_not_valid_are_zero(stream, rows):
+    x, y = np.ones((3, 2)), np.zeros((3, 2))
+
+    @ag.eager(valid_rows=lambda x: rows)
+    def padded(x):
+        return x + 1
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        new = padded(x)
+        launch(np.copyto, y, new)
+    for _ in range(2):
+        stream.synchronize()
+        assert y.tolist() == [[2, 2]] * rows + [[0, 0]] * (3 - rows)
+        y[...] = 7
+        graph.replay()
+
+
+def test_labels_go_on_over_breaks(stream):
+    graph = ag.Graph(keep_graph=True)
+    with ag.graph(graph, breaks=True):
+        for _ in range(2):
+            with ag.label("layer"):
+                launch(int)
+                with ag.label("attention"):
+                    double(1)
+                    launch(int)
+                double(2)
+        ag.graph_break()
+        with ag.label("end"):
+            launch(int)
+    found = [(each.name, each.start, each.stop) for each in graph.describe().labels]
+    assert found == [
+        ("layer", 0, 4),
+        ("attention", 1, 3),
+        ("layer", 4, 8),
+        ("attention", 5, 7),
+        ("end", 8, 9),
+    ]
+    nodes = graph.describe().nodes
+    assert [node.kind for node in nodes] == ["host", "eager", "host", "eager"] * 2 + ["host"]
+    assert ag.GraphDescription.from_json(graph.describe().to_json()) == graph.describe()
+    assert [(edge.source, edge.target) for edge in graph.describe().edges] == [(i, i + 1) for i in range(8)]
+
+
+def test_progress_is_that_of_the_segment_that_runs(stream):
+    found, gate = [], threading.Semaphore(0)
+    graph = ag.Graph(observe=ag.progress())
+
+    @ag.eager
+    def call():
+        found.append(str(markers_of(graph).place()) if graph.state == "ready" else "")
+
+    def stop():
+        if graph.state == "ready":
+            assert gate.acquire(timeout=60)
+
+    with ag.graph(graph, breaks=True):
+        with ag.label("first"):
+            launch(int)
+        call()
+        with ag.label("second"):
+            launch(stop)
+    for _ in range(2):
+        graph.replay()
+        while str(markers_of(graph).place()) != "in 'second'":
+            pass
+        gate.release()
+        stream.synchronize()
+        assert str(markers_of(graph).place()) == "the last run has ended"
+    assert found[0] == ""
+    assert set(found[1:]) <= {"in no label", "the last run has ended"}
+
+
+def test_an_empty_body_and_one_of_calls_only(stream):
+    graph = ag.Graph()
+    with pytest.warns(ag.EmptyGraphWarning), ag.graph(graph, breaks=True):
+        pass
+    graph.reset()
+    log = []
+    with ag.graph(graph, breaks=True):
+        ag.eager(log.append)(1)
+    graph.replay()
+    assert log == [1, 1]
+
+
+@pytest.mark.promise("breaks-refuse")
+def test_what_a_graph_with_breaks_does_not_do(stream, tmp_path):
+    graph, other = ag.Graph(keep_graph=True), ag.Graph(keep_graph=True)
+    with ag.graph(graph, breaks=True):
+        launch(int)
+        double(1)
+        launch(int)
+    with other:
+        launch(int)
+    calls = {
+        "bind": graph.bind,
+        "clone": graph.clone,
+        "instantiate": graph.instantiate,
+        "update": lambda: graph.update(other),
+        "recapture": lambda: graph.recapture().__enter__(),
+        "set_node": lambda: graph.set_node(0, enabled=False),
+        "set_nodes": lambda: graph.set_nodes({0: {"enabled": False}}),
+        "profile": graph.profile,
+        "raw_graph": graph.raw_graph,
+        "raw_executable": graph.raw_executable,
+    }
+    for name, call in calls.items():
+        with pytest.raises(ag.GraphStateError, match=rf"Graph\.{name}\(\): .*breaks") as raised:
+            call()
+        assert str(raised.value).count(".") < 4, name
+    with pytest.raises(ag.GraphStateError, match="breaks"):
+        other.update(graph)
+    for suffix in ("html", "svg", "json", "dot"):
+        graph.debug_dump(tmp_path / f"graph.{suffix}")
+        assert "double" in (tmp_path / f"graph.{suffix}").read_text(encoding="utf-8")
+    graph.replay()
+    stream.synchronize()
+    assert graph.check().wrong == ()
+    assert "4 nodes" not in str(graph.memory())
+
+
+def test_what_can_not_be_marked():
+    def generator():
+        yield
+
+    async def coroutine():
+        pass
+
+    for what in (generator, coroutine):
+        with pytest.raises(TypeError, match=r"eager can't mark .* body runs after the call"):
+            ag.eager(what)
+    with pytest.raises(TypeError, match="eager: the argument must be a function, not 3"):
+        ag.eager(3)
+    with pytest.raises(TypeError, match="breaks"):
+        ag.graph(ag.Graph(), breaks="yes")
+
+
+def test_methods_can_be_marked(stream):
+    class Model:
+        def __init__(self):
+            self.seen = []
+
+        @ag.eager
+        def look(self, x):
+            self.seen.append(x)
+
+    model, graph = Model(), ag.Graph()
+    with ag.graph(graph, breaks=True):
+        model.look(1)
+    graph.replay()
+    assert model.seen == [1, 1]
+
+
+def halve(x):
+    return x / 2
+
+
+class Model:
+    def half(self, x):
+        return halve(x)
+
+
+class Module:
+    def __call__(self, x):
+        return self.forward(x)
+
+    def forward(self, x):
+        return x / 2
+
+
+@pytest.mark.promise("breaks-by-name")
+def test_calls_that_nobody_can_decorate_are_named(stream):
+    module = Module()
+    for named, call in (
+        (halve, lambda: halve(1)),
+        (Model.half, lambda: Model().half(1)),
+        (module, lambda: module(1)),
+    ):
+        graph = ag.Graph(keep_graph=True)
+        before = halve, Model.half, vars(module).copy()
+        with ag.graph(graph, breaks=[named]):
+            launch(int)
+            assert call() == 0.5
+            launch(int)
+        assert [node.kind for node in graph.describe().nodes] == ["host", "eager", "host"]
+        assert (halve, Model.half, vars(module)) == before
+        with pytest.raises(ZeroDivisionError), ag.graph(ag.Graph(), breaks=[named]):
+            raise ZeroDivisionError
+        assert (halve, Model.half, vars(module)) == before
+    for wrong in ([], "aten::mm", ["aten::mm"], [int], 3):
+        with pytest.raises(TypeError, match="breaks"):
+            ag.graph(ag.Graph(), breaks=wrong)
+    graph = ag.Graph()
+    with (
+        pytest.raises(ValueError, match="found by its name in no module"),
+        ag.graph(graph, breaks=[lambda: 1]),
+    ):
+        pass
+    assert graph.state == "empty"
+
+
+@pytest.mark.promise("breaks-half-run")
+def test_a_replay_beside_one_of_another_thread_is_refused(stream):
+    reached, go_on, errors = threading.Event(), threading.Event(), []
+    graph = ag.Graph()
+
+    @ag.eager
+    def call():
+        if graph.state == "ready":
+            reached.set()
+            assert go_on.wait(60)
+
+    with ag.graph(graph, breaks=True):
+        launch(int)
+        call()
+    runs = threading.Thread(target=graph.replay)
+    runs.start()
+    assert reached.wait(60)
+    for refused in (graph.replay, graph.reset):
+        with pytest.raises(ag.GraphStateError, match="in the middle of a replay"):
+            refused()
+    go_on.set()
+    runs.join()
+    graph.replay()
+    graph.reset()
+    assert not errors
+
+
+@pytest.mark.promise("breaks-half-run")
+def test_an_error_of_a_call_has_its_name(stream):
+    fails = iter([False, True])
+
+    @ag.eager
+    def failing():
+        if next(fails, False):
+            raise LookupError("of the call")
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        failing()
+    with pytest.raises(LookupError, match="of the call") as raised:
+        graph.replay()
+    (note,) = raised.value.__notes__
+    assert "failing at" in note
+    assert "in a replay; the next replay begins at the first segment" in note
+    with pytest.raises(LookupError) as raised, ag.graph(ag.Graph(), breaks=True):
+        ag.eager({}.__getitem__)(1)
+
+
+def with_breaks(graph, log):
+    with ag.graph(graph, breaks=True):
+        launch(log.append, 1)
+        with ag.label("part"):
+            double(1)
+            launch(log.append, 2)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(error):
+    with ag.Stream(backend="cpu") as stream:
+        with_breaks(ag.Graph(), [])
+    for at in sample("lines"):
+        stream, pool = ag.Stream(backend="cpu"), ag.graph_pool_handle()
+        graph, log, interrupter = ag.Graph(pool=pool, stream=stream), [], Interrupter(at, error)
+        sys.settrace(interrupter)
+        try:
+            with_breaks(graph, log)
+        except error:
+            pass
+        finally:
+            sys.settrace(None)
+        if not (where := interrupter.where):
+            break
+        assert graph.state in ("empty", "ready"), where
+        assert not capture_table.live, where
+        assert not capture_table.thread.graphs, where
+        assert marks.thread.recording is None, where
+        assert ag.current_stream(required=False) is None, where
+        stream.synchronize()
+        graph.reset()
+        log.clear()
+        with stream, graph:
+            stream.launch(log.append, 3)
+        graph.replay()
+        stream.synchronize()
+        assert log == [3], where
+    assert at > 100
+
+
+def test_an_interrupt_at_any_line_of_a_replay_leaves_a_graph_that_works(stream):
+    log, graph = [], ag.Graph(stream=stream)
+    with_breaks(graph, log)
+    for at in sample("lines"):
+        interrupter = Interrupter(at, KeyboardInterrupt)
+        sys.settrace(interrupter)
+        try:
+            graph.replay()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        if not (where := interrupter.where):
+            break
+        assert ag.current_stream() is stream, where
+        stream.synchronize()
+        log.clear()
+        graph.replay()
+        stream.synchronize()
+        assert log == [1, 2], where

@@ -1,0 +1,162 @@
+"""Captures with breaks of torch's work on a GPU, against eager runs."""
+
+import statistics
+import time
+
+import pytest
+
+import lanes
+
+pytestmark = lanes.require("gpu", "torch")
+torch = pytest.importorskip("torch")
+
+import accelerator_graph as ag
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
+    torch.cuda.synchronize()
+
+
+def attention(h, lengths):
+    """Reads its lengths on the host."""
+    return torch.stack([h[i, : n * 8].sum().expand(h.shape[1]) for i, n in enumerate(lengths.tolist())])
+
+
+class Step:
+    """A step that changes its own input."""
+
+    def __init__(self, call):
+        generator = torch.Generator("cuda").manual_seed(1)
+        self.weights = [torch.randn(64, 64, device="cuda", generator=generator) / 8 for _ in range(2)]
+        self.x = torch.randn(8, 64, device="cuda", generator=generator)
+        self.lengths = torch.arange(1, 9, device="cuda")
+        self.out = torch.zeros(8, 64, device="cuda")
+        self.call = call
+
+    def __call__(self):
+        hidden = torch.relu(self.x @ self.weights[0])
+        y = (self.call(hidden, self.lengths) @ self.weights[1]).tanh()
+        self.out.copy_(y)
+        self.x.add_(0.01 * y)
+
+
+def test_replays_are_eager_steps():
+    eager, broken, graph = Step(attention), Step(ag.eager(attention)), ag.Graph()
+    with ag.graph(graph, breaks=True):
+        broken()
+    eager()
+    for i in range(5):
+        assert torch.equal(broken.out, eager.out)
+        for each in (eager, broken):
+            each.lengths.fill_(i + 1)
+        graph.replay()
+        eager()
+        junk = [torch.full((1 << 20,), float("nan"), device="cuda") for _ in range(8)]
+        del junk
+
+
+def test_graphs_of_one_pool_are_replayed_in_between():
+    steps = [Step(ag.eager(attention)) for _ in range(3)]
+    graphs = [ag.Graph(pool=pool) for pool in [ag.graph_pool_handle()] * 3]
+    for step, graph in zip(steps, graphs, strict=True):
+        with ag.graph(graph, breaks=True):
+            step()
+    wanted = Step(attention)
+    for _ in range(3):
+        wanted()
+        for graph, step in zip(graphs, steps, strict=True):
+            assert torch.equal(step.out, wanted.out)
+            graph.replay()
+
+
+def test_random_numbers_are_those_of_eager_runs():
+    dropout = torch.nn.functional.dropout
+    x = torch.ones(256, device="cuda")
+
+    def work(call):
+        return dropout(call(dropout(x, 0.5)), 0.5)
+
+    torch.manual_seed(5)
+    wanted = [work(lambda x: dropout(x, 0.5)) for _ in range(3)]
+    torch.manual_seed(5)
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        found = work(ag.eager(lambda x: dropout(x, 0.5)))
+    for each in wanted:
+        assert torch.equal(found, each)
+        graph.replay()
+
+
+@pytest.mark.promise("breaks-keep-modes")
+def test_modes_of_the_capture_hold_in_replays():
+    seen = []
+
+    @ag.eager
+    def call(x):
+        seen.append(
+            (torch.is_inference_mode_enabled(), torch.is_grad_enabled(), torch.is_autocast_enabled("cuda"))
+        )
+        return x @ x
+
+    x, graph = torch.randn(8, 8, device="cuda"), ag.Graph()
+    with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16), ag.graph(graph, breaks=True):
+        y = call(x * 2) + 1
+    with torch.enable_grad():
+        graph.replay()
+    assert seen == [(True, False, True)] * 2
+    assert y.dtype == torch.bfloat16
+    assert torch.equal(y, (x * 2).bfloat16() @ (x * 2).bfloat16() + 1)
+
+
+def test_gradients_through_a_break_are_refused():
+    weight, graph = torch.nn.Parameter(torch.randn(8, device="cuda")), ag.Graph()
+    call = ag.eager(lambda x: x * 2)
+    with (
+        torch.enable_grad(),
+        pytest.raises(ag.UnsupportedError, match="takes a tensor that requires grad"),
+        ag.graph(graph, breaks=True),
+    ):
+        call(weight * 2)
+    assert graph.state == "empty"
+    with torch.enable_grad(), ag.graph(graph, breaks=True):
+        loss = (weight * weight).sum()
+        loss.backward()
+        ag.eager(lambda loss: loss.item())  # marked, and not called
+        call(loss.detach())
+    graph.replay()
+
+
+def test_a_break_costs_little():
+    call, x, graph = ag.eager(lambda x: None), torch.zeros(64, device="cuda"), ag.Graph()
+    with ag.graph(graph, breaks=True):
+        for _ in range(62):
+            x.add_(1)
+            call(x)
+        x.add_(1)
+    segments, pool = [], torch.cuda.graph_pool_handle()
+    for _ in range(63):
+        segments.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(segments[-1], pool=pool):
+            x.add_(1)
+
+    def bare():
+        for each in segments:
+            each.replay()
+
+    def time_of(run):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(20):
+            run()
+        taken = time.perf_counter() - start
+        torch.cuda.synchronize()
+        return taken / 20
+
+    rounds = [(time_of(bare), time_of(graph.replay)) for _ in range(15)]
+    more = statistics.median(ours - theirs for theirs, ours in rounds) / 62
+    print(f"a break costs {more * 1e6:.2f} us more than torch's replays of the segments")
+    assert more < 10e-6
