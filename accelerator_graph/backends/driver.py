@@ -61,6 +61,7 @@ from ._shared.driver import ExternalEvent as ExternalEvent
 from ._shared.driver import Graph as Graph
 from ._shared.driver import Handle as Handle
 from ._shared.driver import Names as Names
+from ._shared.driver import Position as Position
 from ._shared.driver import Relaxed as Relaxed
 from ._shared.driver import is_handle as is_handle
 from ._shared.driver import reasons as reasons

@@ -366,6 +366,13 @@ def test_a_thread_that_may_be_the_cause_is_not_accused_alone(stream):
     assert "nobody saw the call that broke it; it may have been at" in str(error)
 
 
+@pytest.mark.parametrize("name", ["cuCtxSynchronize", "driver.cuCtxSynchronize"])
+def test_a_call_of_another_thread_is_named_without_its_module(name):
+    """As it is if the thread itself tells of it, which may be just before."""
+    place = Place(__file__, 1, "somewhere")
+    assert Suspect([place], name, thread="beside", guessed=True).called() == "cuCtxSynchronize"
+
+
 def rules_of(stream, mode):
     return Rules(Streams(stream._backend, stream._native), mode)
 

@@ -31,10 +31,7 @@ def _listed(index: int, node: Node) -> GraphNode:
             return listed._replace(target=memory.address, nbytes=memory.nbytes, value=value, settable=_FILLS)
         case "memcpy", (target, source):
             return listed._replace(
-                target=target.address,
-                source=source.address,
-                nbytes=source.nbytes,
-                settable=_COPIES,
+                target=target.address, source=source.address, nbytes=source.nbytes, settable=_COPIES
             )
         case "graph", _:
             return listed._replace(bodies=(list_nodes(body_of(node.call)),))

@@ -302,7 +302,9 @@ class Suspect:
             )
         found = for_call(self.name, common=not self.guessed) if self.name else None
         if found is not None:
-            return self.name, found
+            last = _last(self.name)  # a guess has the name that the source has, with the module
+            short = self.guessed and found.scope != "event" and self.name.endswith(last)
+            return last if short else self.name, found
         called = self.stack[: self.stack.index(self.place)]
         theirs = [place for place in called if not place.is_ours() and not place.is_standard()]
         ours = [place for place in reversed(called) if place.is_ours()]

