@@ -25,7 +25,7 @@ from .base import (
     SameContext,
     StatusFunction,
 )
-from .driver import ACTIVE, SPECIAL_STREAMS, DriverCalls, DriverGraphs, DriverNodes, Event
+from .driver import ACTIVE, SPECIAL_STREAMS, DriverGraphs, DriverNodeCalls, DriverNodes, Event
 from .mixins import ChangesGraphs, ProfilesGraphs, TimesGraphs, UpdatesGraphs
 
 
@@ -171,7 +171,7 @@ class CudaBackend(
         return found
 
 
-class _CudaCalls(DriverCalls):
+class _CudaCalls(DriverNodeCalls):
     """Calls of the driver for one stream."""
 
     __slots__ = ()

@@ -496,13 +496,19 @@ class DriverCalls(NativeCalls):
         """Return the launch of an executable as a callable."""
         return self._backend.launcher(executable, self._stream)
 
-    def front(self) -> tuple[int, ...]:
-        """Return the handles of the nodes that the stream's next one will follow."""
-        driver, stream = self.driver, self._stream
-        return tuple(map(int, driver.within(driver.place_of(stream), driver.position, stream).nodes))
-
     def upload(self, executable: Any) -> None:
         """Move an executable to the device, in stream order, without running it."""
         driver, stream = self.driver, self._stream
         run = driver.relaxed(driver.place_of(stream)).run
         run(driver.call, driver.names.upload, executable.handle, stream)
+
+
+class DriverNodeCalls(DriverCalls):
+    """Calls of the runtime for one stream, if the backend adds nodes to captures."""
+
+    __slots__ = ()
+
+    def front(self) -> tuple[int, ...]:
+        """Return the handles of the nodes that the stream's next one will follow."""
+        driver, stream = self.driver, self._stream
+        return tuple(map(int, driver.within(driver.place_of(stream), driver.position, stream).nodes))

@@ -32,8 +32,8 @@ from .driver import (
     ACTIVE,
     SPECIAL_STREAMS,
     Capture,
-    DriverCalls,
     DriverGraphs,
+    DriverNodeCalls,
     DriverNodes,
     Event,
     ExternalEvent,
@@ -245,7 +245,7 @@ class HipBackend(DriverGraphs, DriverNodes, TimesGraphs, UpdatesGraphs):
         return found
 
 
-class _HipCalls(DriverCalls):
+class _HipCalls(DriverNodeCalls):
     """Calls of the runtime for one stream."""
 
     __slots__ = ()

@@ -79,11 +79,12 @@ class PatchableDevice(Device):
             for work, known in zip((each.call[0] for each in graph.nodes), found, strict=True)
         ]
 
-    def node_setter(self, graph, executable, node):
-        if not isinstance(executable.call(node)[0], Launch):
-            return super().node_setter(graph, executable, node)
+    def node_setter(self, graph, executable, *path):
+        found = executable.node(path)
+        if found is None or not isinstance(found.call[0], Launch):
+            return super().node_setter(graph, executable, *path)
 
-        work = executable.call(node)[0]
+        work = found.call[0]
         buffers = [ctypes.create_string_buffer(each, len(each)) for each in work.blocks]
 
         def apply():
@@ -94,7 +95,8 @@ class PatchableDevice(Device):
                 for (address,) in struct.iter_unpack("<Q", each[: len(each) // 8 * 8])
             ):
                 raise driver_error(backend="fakedevice", call="set", code=1, code_name="INVALID_VALUE")
-            executable.replace(node, (Launch(work.__qualname__, work.run, blocks, work.rest), (), {}, None))
+            new = Launch(work.__qualname__, work.run, blocks, work.rest)
+            executable.change(path, lambda call: (new, (), {}, None))
             cls = type(self)
             cls.changes, cls.interrupted = cls.changes + 1, cls.interrupted - 1
             if cls.interrupted == 0:

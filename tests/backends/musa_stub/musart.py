@@ -77,6 +77,8 @@ _thread = threading.local()
 class _Stream:
     """Work that is done in order, by a thread."""
 
+    place = None
+
     def __init__(self, device: int) -> None:
         self.device = device
         self.capture: Capture | None = None
