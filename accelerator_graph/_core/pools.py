@@ -68,6 +68,7 @@ class _End(Finalizer):
         They may run code of others that takes locks, so only captures into this very pool wait for it.
         """
         pool, frameworks = self.value
+        releases = [partial(each.release, pool) for each in frameworks]
         running = _new_lock()
         with running:
             with _lock:
@@ -77,8 +78,8 @@ class _End(Finalizer):
                 _pools.pop(pool, None)
                 _ending[running] = pool
             try:
-                if frameworks:
-                    undo([partial(each.release, pool) for each in frameworks])
+                if releases:
+                    undo(releases)
             finally:
                 _ending.pop(running, None)
 
