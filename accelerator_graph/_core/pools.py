@@ -9,7 +9,7 @@ into it until the last such graph is reset or gone. Ids from torch work as well,
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -68,7 +68,7 @@ class _End(Finalizer):
         They may run code of others that takes locks, so only captures into this very pool wait for it.
         """
         pool, frameworks = self.value
-        releases = [partial(each.release, pool) for each in frameworks]
+        releases: list[Callable[[], object]] = [partial(each.release, pool) for each in frameworks]
         running = _new_lock()
         with running:
             with _lock:

@@ -262,7 +262,7 @@ def test_a_node_inside_a_graph_is_changed_in_this_run_alone(scene, outer):
         ((1,), r"node must be an int, not \(1,\)"),
         ((), r"node must be an int, not \(\)"),
         ((1, "1"), "node must be an int, not '1'"),
-        ((1, -1), "node -1 inside node 1 .* can't be changed, or is not there"),
+        ((1, 1, -2), "node -2 inside node 1 inside node 1 .* can't be changed, or is not there"),
         ((0, 0), "node 0 inside node 0 .* can't be changed, or is not there"),
         ((2, 0), "the graph has the nodes 0 to 1, not 2"),
         (1, "node 1 .* can't be changed, or is not there"),
