@@ -464,18 +464,18 @@ class DriverNodes(DriverBackend, ExternalEvents, RecordsReplays):
         """Record an event; in a capture as a node of its own."""
         driver = self.driver
         with driver.current(driver.place_of(stream)):
-            if driver.position(stream).status is CaptureStatus.NONE:
+            here = driver.position(stream)
+            if here.status is CaptureStatus.NONE:
                 driver.call(driver.names.record_event, event.handle, stream)
-                event.capture, event.nodes = 0, ()
             else:
                 driver.add(stream, driver.names.add_record, event.handle)
-                _, event.capture, _, event.nodes = driver.position(stream)
+                here = driver.position(stream)
+            event.capture, event.nodes = here.capture, here.nodes
 
     def wait_external(self, stream: Any, event: Event) -> None:
         """Wait for an event; in a capture by a node, or behind the node that has recorded it there.
 
-        A node that waits there would wait for what was recorded before the run; and HIP 6.4 takes it for a
-        circle, which it follows for ever.
+        A node that waits there would wait for what came before the run, and HIP 6.4 would hang.
         """
         driver = self.driver
         with driver.current(driver.place_of(stream)):
