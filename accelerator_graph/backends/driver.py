@@ -448,25 +448,25 @@ class DriverNodes(DriverBackend, ExternalEvents, RecordsReplays):
         driver, place = self.driver, self.driver.place_of(stream)
         flags = 0 if timed else WITHOUT_TIMING
         with driver.current(place):
-            captured = driver.position(stream).status is not CaptureStatus.NONE
+            here = driver.position(stream)
             made = event or ExternalEvent(driver.call(driver.names.create_event, flags), place)
             try:
-                if captured:
-                    driver.add(stream, driver.names.add_record, made.handle)
-                else:
+                if here.status is CaptureStatus.NONE:
                     driver.call(driver.names.record_event, made.handle, stream)
+                else:
+                    driver.add(stream, driver.names.add_record, made.handle)
+                    here = driver.position(stream)
             except AcceleratorGraphError:  # after an interrupt, a graph may have it
                 if event is None:
                     self.destroy_event(made)
                 raise
-            _, made.capture, _, made.nodes = driver.position(stream) if captured else (None, 0, None, ())
+            made.capture, made.nodes = here.capture, here.nodes
         return made
 
     def wait_event(self, stream: Any, event: Any) -> None:
         """Wait for an event; for an external one in a capture by a node, or behind that which records it.
 
-        A node that waits there would wait for what was recorded before the run; and HIP 6.4 takes it for a
-        circle, which it follows for ever.
+        A node that waits there would wait for what came before the run, and HIP 6.4 would hang.
         """
         if not isinstance(event, ExternalEvent):
             super().wait_event(stream, event)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, NoReturn, TypeGuard, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeGuard, TypeVar
 from weakref import ref
 
 from ..._interpreter.interruptions import Between, Identity, Section, this_thread
@@ -163,15 +163,16 @@ class ExternalEvent(Event):
     __slots__ = ()
 
 
-class Position(NamedTuple):
-    """Where a stream is in a capture."""
+class Position:
+    """Where a stream is in a capture, whose number is 0 if there is none or it is invalidated."""
 
-    status: CaptureStatus
-    capture: int
-    """The runtime's unique number of the capture; 0 if there is none or it is invalidated."""
-    graph: Any
-    nodes: Sequence[Any]
-    """The nodes that the stream's next one will follow."""
+    __slots__ = ("capture", "graph", "nodes", "status")
+
+    def __init__(self, status: CaptureStatus, capture: int, graph: Any, nodes: Sequence[Any]) -> None:
+        self.status: CaptureStatus = status
+        self.capture: int = capture
+        self.graph: Any = graph
+        self.nodes: Sequence[Any] = nodes  # which the stream's next one will follow
 
 
 _NOWHERE = Position(CaptureStatus.NONE, 0, None, ())
@@ -456,9 +457,8 @@ class Driver:
 
     def refused(self, call: str, reason: Reason, fact: str) -> DriverError:
         """Return the error of a call that the runtime would have accepted or not explained."""
-        return DriverError(
-            f"backend {self.name!r}: {call}: {fact}.", backend=self.name, call=call, reason=reason
-        )
+        text = f"backend {self.name!r}: {call}: {fact}."
+        return DriverError(text, backend=self.name, call=call, reason=reason)
 
     def status_of(self, capture: Capture) -> int:
         """Return the status of the stream of a capture; active if the runtime does not report."""
