@@ -6,7 +6,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from enum import Enum
 from functools import wraps
+from numbers import Number
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+_VALUES = (Number, str, bytes, tuple, frozenset, Enum, type(None))
+"""Types whose objects Python may share."""
 
 
 class _Thread(threading.local):
@@ -192,15 +198,22 @@ def live(name: str, obj: T) -> T:
     name : str
         The name.
     obj : object
-        The object of the capture. No segment may have used it, if it is an array.
+        The object of the capture. No segment may have used it, if it is an array. It is found by its
+        identity, so that it can be neither a number nor a text nor a tuple: put those into a list.
 
     Raises
     ------
     TypeError, ValueError
-        The name is not a string, or stands for another object already.
+        The name is not a string, or stands for another object already; or the object is one that can't be
+        told from its equals.
     """
     if not isinstance(name, str):
         raise TypeError(f"live: the name must be a str, not {name!r}.")
+    if isinstance(obj, _VALUES):
+        raise TypeError(
+            f"live: {obj!r} can't be told from others of its value; name an object that holds it, such as a "
+            "list."
+        )
     recording = thread.recording
     if recording is not None:
         recording.name(name, obj)

@@ -133,7 +133,8 @@ class EagerCall(EagerPart):
         self.kept = tuple(leaves)
         self._refuse_gradients(result, "returns")
         self._result = result if only_tuples(result) else _NOTHING  # else it may have changed
-        self._settle(args, kwargs)
+        self._join()
+        self._clear_the_rest(args, kwargs)
 
     def _read(self, result: Any, leaves: list[Any]) -> object:
         try:
@@ -169,10 +170,12 @@ class EagerCall(EagerPart):
         args, kwargs = self._given if self._fixed else self._rebuilt(live)
         try:
             result = self._function(*args, **kwargs)
+            if self.streams:
+                self._join()
             if result is not self._result:
                 self._take(result, stream)
-            if self.streams or self.valid_rows is not None:
-                self._settle(args, kwargs)
+            if self.valid_rows is not None:
+                self._clear_the_rest(args, kwargs)
         except BaseException as error:
             error.add_note(
                 f"It came from {self.what}, in a replay; the next replay begins at the first segment."
@@ -200,14 +203,19 @@ class EagerCall(EagerPart):
             assign = detaching(array_type.assign) if array_type.kind == "tensor" else array_type.assign
             assign(target, source)
 
-    def _settle(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Set the rows that are not valid to zero, and wait for the work that was left on other streams."""
+    def _join(self) -> None:
+        """Have the current stream wait for the work that the call has left on others."""
+        stream = innermost()
+        assert stream is not None
+        for other in self.streams:
+            stream.wait(other)
+
+    def _clear_the_rest(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Set the rows of the results that are not valid to zero."""
         stream = innermost()
         assert stream is not None
         if self.valid_rows is not None:
             self._copies(stream, _clear, self.kept, self.valid_rows(*args, **kwargs))
-        for other in self.streams:
-            stream.wait(other)
 
     def _difference(self, result: Any) -> str:
         """Say in what a result differs from the captured one."""

@@ -1,6 +1,7 @@
 """Captures with breaks on the cpu backend: arguments, results, labels, refusals, interrupts."""
 
 import gc
+import random
 import sys
 import threading
 import weakref
@@ -42,7 +43,8 @@ def double(x):
 def test_a_mark_does_nothing_outside_of_a_capture_with_breaks(stream):
     assert double(3) == 6
     assert double.__doc__ == "Double on the host."
-    assert ag.live("name", 7) == 7
+    log = []
+    assert ag.live("name", log) is log
     ag.graph_break()
     log = []
     with ag.Graph() as graph:
@@ -206,9 +208,12 @@ def test_live_objects_are_found_in_containers(stream):
         pytest.raises(ValueError, match="live: 'x' stands for another object"),
         ag.graph(ag.Graph(), breaks=True),
     ):
-        [ag.live("x", each) for each in (1.5, 2.5)]
+        [ag.live("x", each) for each in ([1.5], [1.5])]
     with pytest.raises(TypeError, match="live: the name must be a str"):
-        ag.live(1, 2)
+        ag.live(1, [2])
+    for value in (None, 0, "text", (batch,)):
+        with pytest.raises(TypeError, match="can't be told from others of its value"):
+            ag.live("value", value)
     with ag.Graph() as plain:
         launch(int)
     with pytest.raises(ag.GraphStateError, match="live= is for graphs with breaks"):
@@ -303,6 +308,28 @@ def test_labels_go_on_over_breaks(stream):
     assert [node.kind for node in nodes] == ["host", "eager", "host", "eager"] * 2 + ["host"]
     assert ag.GraphDescription.from_json(graph.describe().to_json()) == graph.describe()
     assert [(edge.source, edge.target) for edge in graph.describe().edges] == [(i, i + 1) for i in range(8)]
+
+
+def test_streams_that_are_named_are_waited_for_before_results_are_copied(stream):
+    x, y, side, gate = np.zeros(3), np.zeros(3), ag.Stream(backend="cpu"), threading.Semaphore(0)
+
+    @ag.eager(streams=[side])
+    def call(x):
+        new = np.empty_like(x)
+        side.launch(gate.acquire)
+        side.launch(np.multiply, x, 2, new)
+        gate.release()
+        return new
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        launch(np.add, x, 1, x)
+        new = call(x)
+        launch(np.copyto, y, new)
+    for i in (1, 2, 3):
+        stream.synchronize()
+        assert y.tolist() == [2 * i] * 3
+        graph.replay()
 
 
 def test_progress_is_that_of_the_segment_that_runs(stream):
@@ -508,6 +535,64 @@ def test_an_error_of_a_call_has_its_name(stream):
     assert "in a replay; the next replay begins at the first segment" in note
     with pytest.raises(LookupError) as raised, ag.graph(ag.Graph(), breaks=True):
         ag.eager({}.__getitem__)(1)
+
+
+class Program:
+    """Work of random kinds on a few arrays, as steps that can be done eagerly and captured."""
+
+    def __init__(self, seed):
+        draw = random.Random(seed)
+        self.arrays = [np.array([draw.randrange(9) for _ in range(3)], "i8") for _ in range(4)]
+        self.steps = [self.step(draw) for _ in range(draw.randrange(14))]
+        self.steps.insert(draw.randrange(len(self.steps) + 1), ("work", 0, 1, 2, 3))  # else it may be empty
+
+    def step(self, draw):
+        kind = draw.choice(["work", "work", "work", "break", "new", "in place", "nested", "pair", "label"])
+        x, y, z = (draw.randrange(4) for _ in range(3))
+        return kind, x, y, z, draw.randrange(1, 5)
+
+    def run(self, do):
+        a = self.arrays
+        for kind, x, y, z, number in self.steps:
+            if kind == "work":
+                do(np.add, a[x], a[y], a[x])
+            elif kind == "break":
+                ag.graph_break()
+            elif kind == "new":
+                do(np.copyto, a[z], ag.eager(lambda x, y, n: x * n + y)(a[x], a[y], number))
+            elif kind == "in place":
+                do(np.copyto, a[z], ag.eager(np.negative)(a[x], a[x]))
+            elif kind == "nested":
+                do(np.copyto, a[z], ag.eager(lambda x: ag.eager(np.copy)(x) + 1)(a[x]))
+            elif kind == "pair":
+                one, two = ag.eager(lambda x, y: (x + y, y))(a[x], a[y])
+                do(np.copyto, a[z], one), do(np.add, a[x], two, a[x])
+            else:
+                with ag.label("part"):
+                    do(np.add, a[x], 1, a[x])
+                    ag.eager(a[y].__iadd__)(number)
+
+
+def at_once(work, *args):
+    work(*args)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_do_what_they_do_eagerly(stream, seed):
+    model, program, pool = Program(seed), Program(seed), ag.graph_pool_handle()
+    between, graph = ag.Graph(pool=pool), ag.Graph(keep_graph=True, pool=pool)
+    with between:
+        launch(int)
+    with ag.graph(graph, breaks=True):
+        program.run(launch)
+    for _ in range(4):
+        model.run(at_once)
+        stream.synchronize()
+        assert [each.tolist() for each in program.arrays] == [each.tolist() for each in model.arrays]
+        between.replay()
+        graph.replay()
+    eager = sum(kind not in ("work", "break") for kind, *_ in program.steps)
+    assert sum(node.kind == "eager" for node in graph.describe().nodes) == eager
 
 
 def with_breaks(graph, log):

@@ -173,12 +173,12 @@ class BreakRules(Case):
         graph = self.graph(stream)
         with ag.graph(graph, breaks=True):
             self.enqueue(stream, cell)
-            ag.eager(seen.append)(ag.live("step", 0))
+            ag.eager(seen.extend)(ag.live("step", [0]))
             self.enqueue(stream, cell)
         for step in (1, 2):
-            graph.replay(live={"step": step})
+            graph.replay(live={"step": [step]})
         expect(ag.GraphStateError, graph.replay)
-        expect(ag.GraphStateError, graph.replay, live={"step": 3, "other": 4})
+        expect(ag.GraphStateError, graph.replay, live={"step": [3], "other": 4})
         stream.synchronize()
         assert seen == [0, 1, 2]
         assert self.read(cell) == applied(6)
