@@ -39,21 +39,26 @@ def more_items(value: Any) -> list[tuple[Any, Any]]:
     return [item for item in value.items() if item[0] not in names]
 
 
-def rebuild(value: Any, swap: Callable[[Any], Any]) -> Any:
-    """Return a value like this one, with what `swap` returns in the place of everything in its containers."""
+def rebuild(value: Any, swap: Callable[[Any], Any], is_whole: Callable[[Any], bool] | None = None) -> Any:
+    """Return a value like this one, with what `swap` returns in the place of everything in its containers.
+
+    A container for which `is_whole` returns True is swapped itself.
+    """
+    if is_whole is not None and is_whole(value):
+        return swap(value)
     cls = type(value)
     if is_dataclass(cls):
         new = copy.copy(value)
         for field in fields(cls):
-            part = rebuild(getattr(value, field.name), swap)
+            part = rebuild(getattr(value, field.name), swap, is_whole)
             object.__setattr__(new, field.name, part)
             if isinstance(value, dict) and field.name in value:
                 dict.__setitem__(new, field.name, part)
         for key, item in more_items(value):
-            new[key] = rebuild(item, swap)
+            new[key] = rebuild(item, swap, is_whole)
         return new
     if isinstance(value, tuple):
-        parts = [rebuild(part, swap) for part in value]
+        parts = [rebuild(part, swap, is_whole) for part in value]
         if cls is tuple:
             return tuple(parts)
         new = _new_tuple(cls, parts)
@@ -61,7 +66,7 @@ def rebuild(value: Any, swap: Callable[[Any], Any]) -> Any:
             vars(new).update(vars(value))
         return new
     if isinstance(value, list):
-        parts = [rebuild(part, swap) for part in value]
+        parts = [rebuild(part, swap, is_whole) for part in value]
         if cls is list:
             return parts
         new = copy.copy(value)
@@ -70,7 +75,7 @@ def rebuild(value: Any, swap: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         new = {} if cls is dict else copy.copy(value)
         for key, part in value.items():
-            new[key] = rebuild(part, swap)
+            new[key] = rebuild(part, swap, is_whole)
         return new
     return swap(value)
 

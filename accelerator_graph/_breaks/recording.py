@@ -183,10 +183,10 @@ class Recording:
         """Return arguments in containers of their own, with names in the place of live objects."""
         names = {id(obj): name for name, obj in self._names.items()}
 
-        def swap(x: Any) -> Any:
-            return Live(names[id(x)]) if id(x) in names else x
+        def is_live(x: Any) -> bool:
+            return id(x) in names
 
-        return rebuild(value, swap)
+        return rebuild(value, lambda x: Live(names[id(x)]) if is_live(x) else x, is_live)
 
     def exit(self, exc: BaseException | None) -> None:
         """End the block: well, or because it has raised this."""
