@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -264,7 +263,7 @@ class SegmentedRunner(Runner):
         "_host",
         "_last",
         "_leases",
-        "_running",
+        "_run",
         "_waits_here",
         "noted",
         "steps",
@@ -282,7 +281,8 @@ class SegmentedRunner(Runner):
         self._host = works_on_host(place.stream)
         self._waits_here = Capability.EVENTS not in place.stream._backend.capabilities(place.stream.device)
         self._bound: dict[Any, list[tuple[Callable[[], None], EagerCall | None]]] = {}
-        self._running = threading.Lock()
+        self._run: object = None
+        """Stands for the run that is under way."""
         self._last: Stream | None = None
 
     # ---- in the capture ------------------------------------------------------------------------
@@ -378,22 +378,36 @@ class SegmentedRunner(Runner):
         CaptureError
             The stream is being captured.
         """
-        if self.ended:
-            raise GraphStateError(f"{self.ended}.")
-        self._check_live(live)
-        if not self._running.acquire(blocking=False):
-            raise GraphStateError(f"Graph.replay(): {_HALF}.")
+        mine = object()
         try:
-            if stream._is_capturing():
-                raise CaptureError(
-                    f"replay onto the {describe(stream)}, which is capturing: a graph with breaks calls "
-                    "Python between its segments, and no graph can; capture the work of its segments there.",
-                    reason="illegal_call",
-                )
-            self._follow(stream)
-            stream_stack.within(stream, self._steps, stream, live)
+            try:
+                self._begin_run(mine)
+                self._check_live(live)
+                if stream._is_capturing():
+                    raise CaptureError(
+                        f"replay onto the {describe(stream)}, which is capturing: a graph with breaks calls "
+                        "Python between its segments, and no graph can; capture the work of its segments "
+                        "there.",
+                        reason="illegal_call",
+                    )
+                self._follow(stream)
+                stream_stack.within(stream, self._steps, stream, live)
+            finally:
+                self._end_run(mine)
         finally:
-            self._running.release()
+            self._end_run(mine)  # an interrupt may have come before the first
+
+    def _begin_run(self, mine: object) -> None:
+        with self.lock:
+            if self.ended:
+                raise GraphStateError(f"{self.ended}.")
+            if self._run is not None:
+                raise GraphStateError(f"Graph.replay(): {_HALF}.")
+            self._run = mine
+
+    def _end_run(self, mine: object) -> None:
+        if self._run is mine:
+            self._run = None
 
     def _follow(self, stream: Stream) -> None:
         """Have a stream wait for the last run, if that is on another one."""
@@ -445,10 +459,10 @@ class SegmentedRunner(Runner):
     # ---- the end -------------------------------------------------------------------------------
 
     def end(self, why: str) -> None:
-        """Let go of all segments for good."""
-        if not self._running.acquire(blocking=False):
-            raise GraphStateError(f"the graph can't be reset: {_HALF}.")
-        try:
+        """Let go of all segments for good. Raises `GraphStateError` in the middle of a run."""
+        with self.lock:
+            if self._run is not None:
+                raise GraphStateError(f"the graph can't be reset: {_HALF}.")
             super().end(why)
             self._bound.clear()
             for each in self.segments:
@@ -456,12 +470,10 @@ class SegmentedRunner(Runner):
             for lease in self._leases:
                 lease.release()
             self.steps = []
-        finally:
-            self._running.release()
 
     def after_fork(self, why: str) -> None:
         """As `end`, in a forked child."""
-        self._running = threading.Lock()
+        self._run = None
         for each in self.segments:
             each.after_fork(why)
         super().after_fork(why)

@@ -34,7 +34,7 @@ class Executable:
         self.nodes: Sequence[Recorded] = graph.nodes
         self._context = graph.origin.context
         self.buffer = _recorded(graph, extension) if extension and graph.nodes else None
-        self.runs = Runs()
+        self.runs: Runs = Runs()
 
     def enqueue(self, stream: Stream) -> None:
         """Run once more on a stream, after the previous run."""

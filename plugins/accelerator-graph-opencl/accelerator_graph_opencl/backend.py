@@ -59,8 +59,8 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
             from ._stream import is_complete
 
             self._devices, self._retired = Devices(), Retired(is_complete)
-            self.captures = Captures(self.name)
-            self.device_count = len(self._devices.all)
+            self.captures: Captures = Captures(self.name)
+            self.device_count: int = len(self._devices.all)
         except Exception as error:
             raise BackendUnavailableError(
                 f"OpenCL can't be initialised: {str(error).rstrip('.')}. {_WAY_OUT}"

@@ -36,7 +36,7 @@ class OpenclWork(Work):
     kernel_name = "work"
 
     def __init__(self, device: int = 0) -> None:
-        self.place: Place = place_of(device)
+        self.place: Place = _place_of(device)
 
     def on(self, device: int) -> OpenclWork:
         """Return the work for another device."""
@@ -107,4 +107,4 @@ class Place:
         return perf_counter() - begin
 
 
-place_of = cache(Place)
+_place_of = cache(Place)

@@ -84,7 +84,7 @@ class SyclBackend(Events, Enqueues, ReadsGraphs, RecordsReplays):
                 "install intel-opencl-rt, and set OCL_ICD_FILENAMES to the path of its libintelocl.so"
             )
         self._devices = {device: ordinal for ordinal, device in enumerate(found)}
-        self.device_count = len(found)
+        self.device_count: int = len(found)
         self._contexts: dict[Any, int] = {}
         self._captures = Captures(self._library)
         self._executables: WeakSet[Executable] = WeakSet()
