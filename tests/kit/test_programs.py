@@ -57,7 +57,8 @@ ALSO_FOUND = [
     (ending.NeverAbandons, "raise Abandoned", 13),
     (replaying.RunsOverlap, r"replay\(s\d\)|bind\(s\d\)", 26),
     (replaying.BindsToAStreamOfItsOwn, r"g0.replay\(|g0.bind\(", 13),
-    (replaying.ReplaysOnAStreamOfItsOwn, r"g\d.(replay|bind)\(s", 26),  # only replays into captures go there
+    # only replays into captures go there
+    (in_programs.ReplaysLateOnAStreamOfItsOwn, r"g\d.(replay|bind)\(s", 26),
     (destroying.DestroysRunsUnderWay, r"g0.reset\(\)|g0 = ag.Graph", 18),
     (replaying.ChildGraphsRunAtOnce, r"g\d.(replay|bind)\(s", 26),
     (destroying.DestroyBreaksCaptures, r"def f1\(s\):\n    g0.reset\(\)", 15),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,6 +21,15 @@ class IgnoresDependencies(CpuBackend):
         after = [(number - 1,) if number else () for number in range(len(nodes))]
         line = [node._replace(after=before, branch=0) for node, before in zip(nodes, after, strict=True)]
         return super().instantiate(Graph(line))
+
+
+class ReplaysLateOnAStreamOfItsOwn(CpuBackend):
+    """So late that no run of a program hides it by being slow."""
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        own = self.create_stream(0)
+        self.launch(own, time.sleep, 0.002)
+        super().replay(executable, own)
 
 
 class ReplaysStaleParameters(CpuBackend):
