@@ -90,6 +90,7 @@ class EagerCall(EagerPart):
         "_lives",
         "_reader",
         "_result",
+        "_results",
         "_signature",
         "modes",
         "streams",
@@ -108,6 +109,7 @@ class EagerCall(EagerPart):
         super().__init__(*place)
         self._function = function
         self._given = given
+        self.held = (*given[0], *given[1].values())
         self._reader = reader
         self._lives = tuple(each.name for each in _leaves_of(given) if isinstance(each, Live))
         self._fixed = not self._lives and all(map(only_tuples, (*given[0], *given[1].values())))
@@ -129,7 +131,8 @@ class EagerCall(EagerPart):
         """
         leaves: list[Any] = []
         self._signature = self._read(result, leaves)
-        self.kept = tuple(leaves)
+        self._results = tuple(leaves)
+        self.held = (*self.held, result)
         self._refuse_gradients(result, "returns")
         self._result = result if only_tuples(result) else _NOTHING  # else it may have changed
         self._join()
@@ -191,7 +194,7 @@ class EagerCall(EagerPart):
                 f"{self.what} returned something else than in the capture: {self._difference(result)}. The "
                 "segments read what it returned there; keep what may change inside the call."
             )
-        pairs = [pair for pair in zip(self.kept, leaves, strict=True) if pair[0] is not pair[1]]
+        pairs = [pair for pair in zip(self._results, leaves, strict=True) if pair[0] is not pair[1]]
         if pairs:
             self._copies(stream, self._assign, pairs)
 
@@ -214,16 +217,16 @@ class EagerCall(EagerPart):
         stream = innermost()
         assert stream is not None
         if self.valid_rows is not None:
-            self._copies(stream, _clear, self.kept, self.valid_rows(*args, **kwargs))
+            self._copies(stream, _clear, self._results, self.valid_rows(*args, **kwargs))
 
     def _difference(self, result: Any) -> str:
         """Say in what a result differs from the captured one."""
         now: list[Any] = []
         x: Any
         signature = self._read(result, now)
-        if len(now) != len(self.kept):
-            return f"{len(now)} arrays, and not {len(self.kept)}"
-        for i, (x, y) in enumerate(zip(self.kept, now, strict=True)):
+        if len(now) != len(self._results):
+            return f"{len(now)} arrays, and not {len(self._results)}"
+        for i, (x, y) in enumerate(zip(self._results, now, strict=True)):
             then, here = (self._reader.read((each,), []) for each in (x, y))
             if then != here:
                 was, now_is = (f"{tuple(each.shape)} and type {each.dtype}" for each in (x, y))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from .._core import ownership
 from .._core.graph import BaseGraph
 from .._core.labels import if_in_order
+from .._core.replay import EagerPart
 from ..errors import GraphStateError
 from ..inspection.memory_check import WRONG, MemoryCheck, MemoryFinding
 from ..inspection.names import title
@@ -31,8 +32,8 @@ _DEFAULT_POOL = (0, 0)
 
 def check(graph: BaseGraph) -> MemoryCheck:
     """Return whether a graph owns what it reads and writes."""
-    captured = graph._kept("check()")
-    return _examined(graph._runner_for("check()"), captured, graph._retained or ())
+    graph._kept("check()")
+    return _examined(graph._runner_for("check()"), graph._retained or ())
 
 
 def refuse_what_is_wrong(runner: Runner) -> None:
@@ -40,7 +41,7 @@ def refuse_what_is_wrong(runner: Runner) -> None:
     if runner.captured is None:
         findings = [_of_array(each) for each in _watched(runner) if not each.is_there()]
     else:
-        findings = [*_examined(runner, runner.captured, ()).wrong]
+        findings = [*_examined(runner, ()).wrong]
     if not findings:
         return
     number = len(findings)
@@ -85,39 +86,65 @@ def _definition(captured: Captured) -> _Definition:
     return found
 
 
-def _examined(runner: Runner, captured: Captured, retained: Iterable[object]) -> MemoryCheck:
-    (nodes, edges), parameters, before = _definition(captured)
-    executable = runner.executable
+class _Segment(NamedTuple):
+    """A captured graph as its executable has it now: all of the work, or that between two breaks."""
+
+    captured: Captured
+    contents: GraphContents
+    found: Addresses
+    captured_words: Addresses
+
+    def shown(self, findings: Sequence[MemoryFinding], first: int) -> Iterator[MemoryFinding]:
+        """Yield findings with their labels, and the nodes counted from this number on."""
+        captured = self.captured
+        labels = if_in_order(captured.labels, self.contents[1], captured.backend) if findings else ()
+        for each in findings:
+            if each.node is None:
+                yield each
+                continue
+            names = [name for name, start, stop, *_ in labels if start <= each.node < stop]
+            yield each._replace(node=first + each.node, label=names[-1] if names else "")
+
+
+def _examined(runner: Runner, retained: Iterable[object]) -> MemoryCheck:
+    parts = [each if isinstance(each, EagerPart) else _segment(each) for each in runner.parts]
+    segments = [each for each in parts if isinstance(each, _Segment)]
+    kept = [*retained, *(each for part in parts if isinstance(part, EagerPart) for each in part.held)]
+    pointers = [each for segment in segments for each in segment.found.pointers]
+    before = [each for segment in segments for each in segment.captured_words.pointers]
+    sure = sum(each.sure for each in pointers)
+    places = _Places(runner, [each for segment in segments for each in segment.found.own], kept)
+    findings, first = list[MemoryFinding](), 0
+    for part in parts:
+        if isinstance(part, EagerPart):
+            first += 1
+        else:
+            findings += part.shown([*places.looked_up(part.found.pointers)], first)
+            first += len(part.contents[0])
+    findings += places.gone_without_a_word([*pointers, *before])
+    findings.sort(key=lambda each: each.verdict not in WRONG)
+    notes = tuple(_notes(sum(each.found.unread for each in segments), len(pointers) - sure))
+    return MemoryCheck(runner.home.backend, runner.home.device, sure, tuple(findings), notes)
+
+
+def _segment(runner: Runner) -> _Segment:
+    captured, executable = runner.kept(), runner.executable
+    contents, parameters, before = _definition(captured)
     setters: dict[tuple[int, ...], NodeSetter] = {}
     if executable is not None and executable.made_of is captured.value:
         setters = {(number,): each for number, each in (executable.setters or {}).items()}
         if executable.changes is not None:
             setters |= executable.changes.setters
-            nodes, edges = executable.changes.seen((nodes, edges))
-    found = addresses(nodes, parameters, setters) if setters else before
-    sure = sum(each.sure for each in found.pointers)
-    places = _Places(runner, captured, found, retained)
-    findings = [*places.looked_up(found.pointers)]
-    findings += places.gone_without_a_word([*found.pointers, *before.pointers])
-    labels = if_in_order(captured.labels, edges, captured.backend) if findings else ()
-    findings = [_labelled(each, labels) for each in findings]
-    findings.sort(key=lambda each: each.verdict not in WRONG)
-    notes = tuple(_notes(found, sure))
-    return MemoryCheck(runner.home.backend, runner.home.device, sure, tuple(findings), notes)
+            contents = executable.changes.seen(contents)
+    found = addresses(contents[0], parameters, setters) if setters else before
+    return _Segment(captured, contents, found, before)
 
 
-def _notes(found: Addresses, sure: int) -> Iterator[str]:
-    if found.unread:
-        yield f"not looked at: {count(found.unread, 'node')} whose memory the driver does not report"
-    if others := len(found.pointers) - sure:
+def _notes(unread: int, others: int) -> Iterator[str]:
+    if unread:
+        yield f"not looked at: {count(unread, 'node')} whose memory the driver does not report"
+    if others:
         yield f"never called wrong: {count(others, 'other word')} that may be an address"
-
-
-def _labelled(finding: MemoryFinding, labels: Sequence[tuple[Any, ...]]) -> MemoryFinding:
-    if finding.node is None:
-        return finding
-    names = [name for name, start, stop, *_ in labels if start <= finding.node < stop]
-    return finding._replace(label=names[-1]) if names else finding
 
 
 def _watched(runner: Runner) -> list[WatchedMemory]:
@@ -149,15 +176,14 @@ class _Block(NamedTuple):
 class _Places:
     """What is known of the memory that a graph may use, by the graph, the allocators and the driver."""
 
-    def __init__(
-        self, runner: Runner, captured: Captured, found: Addresses, retained: Iterable[object]
-    ) -> None:
+    def __init__(self, runner: Runner, own: Iterable[range], retained: Iterable[object]) -> None:
+        captured = runner.kept()
         self._backend, self._native = captured.backend, captured.native
         self._name = runner.home.backend
         arrays, changes = _watched(runner), None if runner.executable is None else runner.executable.changes
         kept = [*runner.retained, *retained, *(() if changes is None else changes.kept)]
         alive = [each.span for each in arrays if each.is_there()]
-        self._living = _Spans([*found.own, *alive, *_spans_of(kept)])
+        self._living = _Spans([*own, *alive, *_spans_of(kept)])
         self._own_pools: set[PoolId] = {runner.lease.id, runner.lease.shown}
         self._pools = _pools_of_graphs(runner)
         blocks = [

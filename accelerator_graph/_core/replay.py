@@ -385,14 +385,14 @@ class Changing(Section):
 class EagerPart:
     """A call between two segments of a graph with breaks."""
 
-    __slots__ = ("file", "kept", "line", "name")
+    __slots__ = ("file", "held", "line", "name")
 
     def __init__(self, name: str, file: str, line: int) -> None:
         self.name = name
         self.file = file
         self.line = line
-        self.kept: tuple[object, ...] = ()
-        """The arrays that it has returned in the capture, which later segments read."""
+        self.held: tuple[object, ...] = ()
+        """What it keeps alive: its arguments, and what it has returned in the capture."""
 
 
 class Runner:

@@ -199,6 +199,31 @@ def test_memory_that_is_lost(bench, what, how, reused, armed):
         assert g.check().wrong == ()
 
 
+def test_all_segments_of_a_graph_with_breaks_are_looked_at(bench):
+    out, between, x = (bench.tensor() for _ in range(3))  # else x begins where out ends
+    g, made = ag.Graph(True, stream=bench.stream), [between]
+
+    @ag.eager
+    def call():
+        made.append(bench.tensor())
+        return made[-1]
+
+    with ag.graph(g, breaks=True):
+        bench.copy(out.data_ptr(), out.data_ptr() + 8)
+        result = call()
+        bench.copy(out.data_ptr(), result.data_ptr())
+        ag.graph_break()
+        with ag.label("last"):
+            bench.kernel(out.data_ptr(), x.data_ptr())
+    address, kept = x.data_ptr(), result.data_ptr()
+    del x, result
+    made.clear()
+    assert found_at(g, kept) == set()
+    (finding,) = g.check().wrong
+    assert (finding.address, finding.node, finding.label) == (address, 3, "last")
+    assert g.describe().nodes[finding.node].kind == "kernel"
+
+
 @pytest.mark.parametrize("armed", [False, True], ids=["unarmed", "armed"])
 @pytest.mark.parametrize("how", WAYS)
 def test_the_cache_was_emptied(bench, how, armed):
