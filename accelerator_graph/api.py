@@ -6,17 +6,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from types import FunctionType, TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
 from ._core import capture_table, observers, ownership, pools
 from ._core.capture import CaptureMode, Collectives, check_mode, part_of
 from ._core.extension import calling
 from ._core.graph import HAS_EXECUTABLE, BaseGraph
-from ._core.graph import graph as _graph
 from ._core.replay import Changing
-from ._core.streams import Stream
-from ._interpreter import caller, setting, variable
+from ._core.streams import Stream, as_stream
+from ._interpreter import boolean, caller, setting, variable
 from ._interpreter.interruptions import if_skipped, sure_exit
 from .errors import AcceleratorGraphError, GraphStateError
 from .interop import base as frameworks
@@ -717,7 +716,7 @@ class _Importing:
 G = TypeVar("G", bound=BaseGraph)
 
 
-class graph(_graph[G]):
+class graph(Generic[G]):
     """Capture into a graph on a side stream, as `torch.cuda.graph` does.
 
     Parameters
@@ -762,44 +761,56 @@ class graph(_graph[G]):
         prepare: bool = True,
         breaks: bool | Iterable[object] = False,
     ) -> None:
-        super().__init__(g, pool, stream, capture_error_mode, prepare=prepare)
+        if not isinstance(g, BaseGraph):
+            raise TypeError(f"graph: the argument must be an accelerator_graph.Graph, not {g!r}.")
+        self._pool = (
+            () if pool is None else (pools.check_pool(pool),)
+        )  # (0, 0) is a new pool, None the graph's
+        self._mode = None if capture_error_mode is None else check_mode(capture_error_mode)
+        self._graph = g
+        self._stream = None if stream is None else as_stream(stream, g._backend_name)
+        self._prepare = prepare is True or boolean(prepare, "graph: prepare")
         self._recording: Recording | None = None
-        self._breaks: tuple[object, ...] | bool = False
+        self._breaks: tuple[object, ...] | None = None
         if breaks is not False:
             from ._breaks.marks import checked_breaks
 
             self._breaks = checked_breaks(breaks)
 
-    def __enter__(self) -> G:
-        if not self._breaks:
-            return super().__enter__()
-        from ._breaks.recording import Recording
+    def __repr__(self) -> str:
+        return f"graph({self._graph!r})"
 
+    def __enter__(self) -> G:
         g = self._graph
-        g._check("capture_begin()")
+        if g._capture is not None or g._runner is not None:
+            g._check("capture_begin()")
+        guard = if_skipped(self, self._recover)
         place = g._where(self._stream or g._given_stream, g._backend_name, side=True, prepare=self._prepare)
-        pool = self._pool[0] if self._pool else g._graph_pool
-        self._recording = recording = Recording(
-            g, place, pool, self._mode or g._mode, () if self._breaks is True else self._breaks or ()
-        )
-        recording.guard = if_skipped(self, recording.abandon)
-        try:
-            recording.begin()
-        except BaseException:
-            recording.abandon()
-            raise
+        pool, mode = self._pool[0] if self._pool else g._graph_pool, self._mode or g._mode
+        if self._breaks is None:
+            g._begin(place, pool, mode, guard)
+        else:
+            from ._breaks.recording import Recording
+
+            self._recording = Recording(g, place, pool, mode, self._breaks, guard)
+            self._recording.begin()
         return g
 
-    def _exit(
+    def _recover(self) -> None:
+        """Leave no trace of a block whose end was skipped."""
+        if self._recording is None:
+            self._graph._recover()
+        else:
+            self._recording.abandon()
+
+    @sure_exit
+    def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        recording, self._recording = self._recording, None
-        if recording is None:
+        if self._recording is None:
             self._graph._exit(kind, exc, trace)
         else:
-            recording.exit(exc)
-
-    __exit__: Callable[..., None] = sure_exit(_exit)
+            self._recording.exit(exc)
 
 
 def current_graph() -> Graph | None:

@@ -109,8 +109,8 @@ def _marked(
 # ---- marks for the time of one capture -----------------------------------------------------------
 
 
-def checked_breaks(breaks: object) -> tuple[object, ...] | bool:
-    """Return what `graph` was given for `breaks`: False, True, or functions, methods and modules.
+def checked_breaks(breaks: object) -> tuple[object, ...] | None:
+    """Return the functions, methods and modules that `graph` was given for `breaks`; None for False.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def checked_breaks(breaks: object) -> tuple[object, ...] | bool:
         It is something else.
     """
     if isinstance(breaks, bool):
-        return breaks
+        return () if breaks else None
     named = tuple(breaks) if isinstance(breaks, Iterable) and not isinstance(breaks, str) else ()
     for each in named:
         if not (isinstance(each, FunctionType) or hasattr(each, "forward")) or runs_later(each):

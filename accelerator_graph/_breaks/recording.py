@@ -10,19 +10,17 @@ from .._arrays.containers import rebuild
 from .._arrays.signatures import Reader
 from .._core import capture_table, stream_stack
 from .._core.capture import Where, part_of
-from .._core.labels import Labels
+from .._core.labels import Labels, Mark
 from .._core.replay import Runner
-from .._core.streams import Stream
 from .._interpreter import caller
 from ..errors import CaptureError, GraphStateError
 from ..interop import registry as interop
 from .marks import mark_until, thread
-from .segments import EagerCall, Label, Live, SegmentedRunner
+from .segments import EagerCall, Live, SegmentedRunner
 
 if TYPE_CHECKING:
     from .._core.capture import Capture, CaptureMode
     from .._core.graph import BaseGraph
-    from .._core.labels import Mark
     from .._core.pools import PoolId
 
 
@@ -41,6 +39,8 @@ class Recording:
         The capture mode of all segments.
     named : iterable
         Functions, methods and modules that are marked meanwhile.
+    guard : object
+        Abandons everything if the end of the ``with`` block is skipped.
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class Recording:
         place: Where,
         pool: PoolId | None,
         mode: CaptureMode,
-        named: Iterable[object] = (),
+        named: Iterable[object],
+        guard: object,
     ) -> None:
         self._graph = graph
         self._place = place
@@ -58,18 +59,12 @@ class Recording:
         self._runner = SegmentedRunner(place)
         self._reader = Reader(by_value=True)
         self._names: dict[str, object] = {}
-        self._open: list[tuple[Mark, Label]] = []
-        """The labels that are open at a break."""
+        self._open: list[tuple[Mark, Mark]] = []
+        """The labels that are open at a break, in the segment and in the whole graph."""
         self._entry: stream_stack.Entry | None = None
         self._named = named
         self._marks = ExitStack()
-        self.guard: object = None
-        """Abandons everything if the end of the ``with`` block is skipped."""
-
-    @property
-    def stream(self) -> Stream:
-        """The captured stream."""
-        return self._place.stream
+        self._guard = guard
 
     def begin(self) -> None:
         """Begin the first segment; the stream is current on this thread until `end` or `abandon`."""
@@ -78,11 +73,15 @@ class Recording:
                 "graph(breaks=True): a capture with breaks is under way on this thread, and a call can "
                 "break only one; capture this graph before that one, or without breaks."
             )
-        thread.recording = self
-        mark_until(self._marks, self._named)
-        self._entry = stream_stack.new_entry(self.stream)
-        stream_stack.enter(self._entry)
-        self.begin_segment()
+        try:
+            thread.recording = self
+            mark_until(self._marks, self._named)
+            self._entry = stream_stack.new_entry(self._place.stream)
+            stream_stack.enter(self._entry)
+            self.begin_segment()
+        except BaseException:
+            self.abandon()
+            raise
 
     def is_innermost(self) -> bool:
         """Return True if this thread has begun no other capture since."""
@@ -101,7 +100,7 @@ class Recording:
             former.lease.capturing = False  # it has kept other captures out of the pool
             self._runner.retained += tuple(former.retained)
             former.retained = []
-        graph._begin(self._place, self._pool, self._mode, self.guard)
+        graph._begin(self._place, self._pool, self._mode, self._guard)
         capture = graph._capture
         assert capture is not None
         self._pool = capture.lease.id
@@ -142,7 +141,7 @@ class Recording:
         for mark in next((each.marks for each in capture.observations if isinstance(each, Labels)), ()):
             label = known.get(id(mark))
             if label is None:
-                label = Label(mark.name, before + mark.start, mark.site)
+                label = Mark(mark.label, mark.name, before + mark.start, mark.site)
                 self._runner.noted.append(label)
             label.stop = before + (mark.stop if mark.stop is not None else count or 0)
             if mark.stop is None:
@@ -157,11 +156,9 @@ class Recording:
         streams: tuple[object, ...],
     ) -> Any:
         """Call a function between two segments, and note the call for the replays."""
-        name = getattr(function, "__qualname__", repr(function))
-        file, line = caller()
-        what = f"the eager call of {name} at {file}:{line}"
-        self.end_segment(what)
-        made = EagerCall(function, (name, file, line), self._kept((args, kwargs)), self._reader, self.stream)
+        place = getattr(function, "__qualname__", repr(function)), *caller()
+        made = EagerCall(function, place, self._kept((args, kwargs)), self._reader, self._place.stream)
+        self.end_segment(made.what)
         made.valid_rows = valid_rows
         made.streams = self._runner.streams_of(streams)
         made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)
@@ -170,7 +167,7 @@ class Recording:
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
-            error.add_note(f"It came from {what}.")
+            error.add_note(f"It came from {made.what}.")
             raise
         finally:
             thread.recording = self
@@ -238,4 +235,4 @@ class Recording:
         if self._entry is not None:
             stream_stack.leave(self._entry)
             self._entry = None
-        self.guard = None
+        self._guard = None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .._arrays.signatures import Reader
     from .._core.capture import LabelledRange, Where
     from .._core.graph import BaseGraph
+    from .._core.labels import Mark
     from .._core.pools import Lease
     from .._core.replay import Executable
     from ..interop.base import ModeState
@@ -54,17 +55,6 @@ class Live:
         self.name = name
 
 
-class Label:
-    """A label, which may go on over breaks; the calls between segments count as nodes."""
-
-    __slots__ = ("name", "site", "start", "stop")
-
-    def __init__(self, name: str, start: int, site: tuple[str, int]) -> None:
-        self.name = name
-        self.start = self.stop = start
-        self.site = site
-
-
 class EagerCall(EagerPart):
     """A call between two segments.
 
@@ -87,11 +77,11 @@ class EagerCall(EagerPart):
         "_fixed",
         "_function",
         "_given",
-        "_lives",
         "_reader",
         "_result",
         "_results",
         "_signature",
+        "lives",
         "modes",
         "streams",
         "valid_rows",
@@ -111,8 +101,9 @@ class EagerCall(EagerPart):
         self._given = given
         self.held = (*given[0], *given[1].values())
         self._reader = reader
-        self._lives = tuple(each.name for each in _leaves_of(given) if isinstance(each, Live))
-        self._fixed = not self._lives and all(map(only_tuples, (*given[0], *given[1].values())))
+        self.lives = tuple(each.name for each in _leaves_of(given) if isinstance(each, Live))
+        """The names of the live objects among the arguments."""
+        self._fixed = not self.lives and all(map(only_tuples, (*given[0], *given[1].values())))
         self._copies = on_host if works_on_host(stream) else on_device
         self.what = "the eager call of {} at {}:{}".format(*place)
         """Which call it is, for messages."""
@@ -161,11 +152,6 @@ class EagerCall(EagerPart):
                     "under no_grad().",
                     capability="autograd",
                 )
-
-    @property
-    def lives(self) -> tuple[str, ...]:
-        """The names of the live objects among the arguments."""
-        return self._lives
 
     def run(self, stream: Stream, live: Mapping[str, object]) -> None:
         """Call it, in a replay, and copy what it returns to where the next segment reads it."""
@@ -266,6 +252,7 @@ class SegmentedRunner(Runner):
         "_host",
         "_last",
         "_leases",
+        "_lives",
         "_run",
         "_waits_here",
         "noted",
@@ -278,8 +265,10 @@ class SegmentedRunner(Runner):
         super().__init__(None, False, place.hold, None)  # type: ignore[arg-type]
         self.steps: list[Runner | EagerCall] = []
         """The segments and calls, in order."""
-        self.noted: list[Label] = []
+        self.noted: list[Mark] = []
+        """The labels, in the nodes of the whole graph; the calls count as nodes."""
         self._leases: list[Lease] = []
+        self._lives: frozenset[str] = frozenset()
         self._captured_on = place.stream
         self._host = works_on_host(place.stream)
         self._waits_here = Capability.EVENTS not in place.stream._backend.capabilities(place.stream.device)
@@ -318,6 +307,7 @@ class SegmentedRunner(Runner):
         self.retained += tuple(graph._retained or ())
         self.observations = tuple(each for part in segments for each in part.observations)
         self.lease = lease
+        self._lives = frozenset(name for each in self.calls for name in each.lives)
         self._last = self._captured_on
         if self.beside:  # what follows the block there comes after this first run
             self._follow(self.home if graph._home is None else graph._home)
@@ -330,9 +320,8 @@ class SegmentedRunner(Runner):
     @property
     def labels(self) -> tuple[LabelledRange, ...]:
         """The labels, in the nodes of the whole graph."""
-        return tuple(
-            (each.name, each.start, each.stop, *each.site) for each in self.noted if each.start < each.stop
-        )
+        spans = ((each, each.start, each.stop or 0) for each in self.noted)
+        return tuple((mark.name, start, stop, *mark.site) for mark, start, stop in spans if start < stop)
 
     def node_count(self) -> int:
         """Return how many nodes and calls there are so far."""
@@ -419,7 +408,7 @@ class SegmentedRunner(Runner):
             last.synchronize() if self._waits_here else stream.wait(last)
 
     def _check_live(self, live: Mapping[str, object]) -> None:
-        wanted = {name for each in self.calls for name in each.lives}
+        wanted = self._lives
         if live.keys() != wanted:
             missing, more = sorted(wanted - live.keys()), sorted(live.keys() - wanted)
             fact = f"no {missing[0]!r} was given" if missing else f"the capture has no live {more[0]!r}"

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable, Iterable
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
-from .._interpreter import boolean, environment, interruptions, keys, warn_of_nothing
-from .._interpreter.interruptions import if_skipped, sure_exit
+from .._interpreter import environment, interruptions, keys, warn_of_nothing
+from .._interpreter.interruptions import sure_exit
 from ..backends import registry
 from ..errors import EmptyGraphWarning, GraphStateError
 from . import observers, ownership, pools
@@ -461,72 +461,3 @@ class BaseGraph:
                 runner.instantiate()
             if self._launch is None:
                 self._launch = runner.home_launcher()
-
-
-G = TypeVar("G", bound=BaseGraph)
-
-
-class graph(Generic[G]):
-    """Capture into a graph on a side stream, as `torch.cuda.graph` does.
-
-    Parameters
-    ----------
-    g : Graph
-        The graph to capture into.
-    pool, capture_error_mode
-        As in `Graph.capture_begin`; None keeps the graph's own.
-    stream : stream, optional
-        The stream to capture; by default the one that the graph was made with, or else a side stream of
-        the thread, which waits for the current one.
-    prepare : bool
-        Synchronise the current stream before the capture, or the captured one if it was named.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is of the wrong type or value.
-    GraphStateError, CaptureError, DriverError, UnsupportedError, BackendUnavailableError
-        At the beginning of the block, as in `Graph.capture_begin`; at its end, as in `Graph.capture_end`.
-
-    Notes
-    -----
-    ``with graph(g):`` returns the graph. It fails and cleans up like ``with g:``. If a side stream was made,
-    replays go to the stream that was current, if there was one.
-    """
-
-    def __init__(
-        self,
-        g: G,
-        pool: pools.AnyPool | None = None,
-        stream: object = None,
-        capture_error_mode: CaptureMode | None = None,
-        *,
-        prepare: bool = True,
-    ) -> None:
-        if not isinstance(g, BaseGraph):
-            raise TypeError(f"graph: the argument must be an accelerator_graph.Graph, not {g!r}.")
-        self._pool = (
-            () if pool is None else (pools.check_pool(pool),)
-        )  # (0, 0) is a new pool, None the graph's
-        self._mode = None if capture_error_mode is None else check_mode(capture_error_mode)
-        self._graph = g
-        self._stream = None if stream is None else as_stream(stream, g._backend_name)
-        self._prepare = prepare is True or boolean(prepare, "graph: prepare")
-
-    def __repr__(self) -> str:
-        return f"graph({self._graph!r})"
-
-    def __enter__(self) -> G:
-        g = self._graph
-        if g._capture is not None or g._runner is not None:
-            g._check("capture_begin()")
-        guard = if_skipped(self, g._recover)
-        place = g._where(self._stream or g._given_stream, g._backend_name, side=True, prepare=self._prepare)
-        g._begin(place, self._pool[0] if self._pool else g._graph_pool, self._mode or g._mode, guard)
-        return g
-
-    @sure_exit
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._graph._exit(kind, exc, trace)

@@ -6,8 +6,8 @@ import sys
 from types import TracebackType
 from typing import Any, ClassVar
 
+from .. import api
 from .._core.capture import CaptureMode
-from .._core.graph import graph as _graph
 from .._core.streams import Stream
 from .._interpreter.interruptions import sure_exit
 from ..errors import UnsupportedError
@@ -18,7 +18,7 @@ _side_streams: dict[int, tuple[Any, Stream]] = {}
 stream only."""
 
 
-class graph(_graph[TorchGraph]):
+class graph(api.graph[TorchGraph]):
     """Stands in for `torch.cuda.graph`; fails and cleans up as `accelerator_graph.graph` does.
 
     Parameters
