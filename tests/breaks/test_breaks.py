@@ -2,7 +2,6 @@
 
 import gc
 import random
-import sys
 import threading
 import weakref
 from dataclasses import dataclass
@@ -612,13 +611,7 @@ def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(error):
     for at in sample("lines"):
         stream, pool = ag.Stream(backend="cpu"), ag.graph_pool_handle()
         graph, log, interrupter = ag.Graph(pool=pool, stream=stream), [], Interrupter(at, error)
-        sys.settrace(interrupter)
-        try:
-            with_breaks(graph, log)
-        except error:
-            pass
-        finally:
-            sys.settrace(None)
+        interrupter.strike(with_breaks, graph, log)
         if not (where := interrupter.where):
             break
         assert graph.state in ("empty", "ready"), where
@@ -642,13 +635,7 @@ def test_an_interrupt_at_any_line_of_a_replay_leaves_a_graph_that_works(stream):
     with_breaks(graph, log)
     for at in sample("lines"):
         interrupter = Interrupter(at, KeyboardInterrupt)
-        sys.settrace(interrupter)
-        try:
-            graph.replay()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(None)
+        interrupter.strike(graph.replay)
         if not (where := interrupter.where):
             break
         assert ag.current_stream() is stream, where

@@ -59,6 +59,17 @@ class Interrupter:
         self.lines = 0
         self.where = ""
 
+    def strike(self, work, *args, **how):
+        """Do work until the error is raised in it, or to its end."""
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            work(*args, **how)
+        except self.error:
+            pass
+        finally:
+            sys.settrace(before)
+
     def __call__(self, frame, event, arg):
         code = frame.f_code
         inside = code.co_filename in self.inside
@@ -280,13 +291,7 @@ def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_
             with ag.label("part"):
                 stream.launch(log.append, 1)
         bound, interrupter, found = graph.bind(), Interrupter(at, KeyboardInterrupt), []
-        sys.settrace(interrupter)
-        try:
-            CALLS[call](graph, stream, tmp_path / "graph.json")
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(None)
+        interrupter.strike(CALLS[call], graph, stream, tmp_path / "graph.json")
         if not (where := interrupter.where):
             break
         assert not capture_table.live, where

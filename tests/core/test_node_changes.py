@@ -2,7 +2,6 @@
 
 import itertools
 import signal
-import sys
 import threading
 from types import SimpleNamespace
 
@@ -368,17 +367,11 @@ def test_what_can_not_be_undone_drops_the_executable(scene, refusing):
 
 @pytest.mark.promise("all-nodes-or-none")
 def test_an_interrupt_at_any_moment_changes_all_or_nothing(stream):
-    seen, before, sixes = set(), sys.gettrace(), bytearray([6] * 8)
+    seen, sixes = set(), bytearray([6] * 8)
     for at in itertools.count(1):
         scene = Scene(stream)
         interrupter = Interrupter(at, KeyboardInterrupt)
-        try:
-            sys.settrace(interrupter)
-            scene.graph.set_nodes({0: {"value": 2}, 1: {"source": sixes}})
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(before)
+        interrupter.strike(scene.graph.set_nodes, {0: {"value": 2}, 1: {"source": sixes}})
         if not interrupter.where:
             break
         fill, copy, _ = scene.nodes()

@@ -181,13 +181,7 @@ def ended_at(at):
     lease.release()
     del lease
     interrupter = Interrupter(at, KeyboardInterrupt, inside=(threading,))
-    sys.settrace(interrupter)
-    try:
-        ownership.drain()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(None)
+    interrupter.strike(ownership.drain)
     ownership.drain()
     return pool, cleaned, interrupter
 

@@ -1,7 +1,6 @@
 """`Graph.profile`, on the cpu backend: how often it runs the work, what it puts back, what it refuses."""
 
 import contextlib
-import sys
 import time
 
 import numpy as np
@@ -137,13 +136,7 @@ def profiled_at(at):
     with stream, ag.Graph(keep_graph=True) as graph, ag.label("increase"):
         stream.launch(increase, array)
     interrupter = Interrupter(at, KeyboardInterrupt, inside=(contextlib,))
-    sys.settrace(interrupter)
-    try:
-        graph.profile(1, state=[array])
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(None)
+    interrupter.strike(graph.profile, 1, state=[array])
     stream.synchronize()
     return array.tolist(), interrupter
 

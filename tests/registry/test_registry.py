@@ -602,13 +602,7 @@ def test_a_backend_whose_opening_was_interrupted_can_be_opened():
     while where:
         at += 1
         backends, interrupter = built_in(cpu=fake()), Interrupter(at, KeyboardInterrupt)
-        sys.settrace(interrupter)
-        try:
-            backends.get("cpu")
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(None)
+        interrupter.strike(backends.get, "cpu")
         where = interrupter.where
         there = in_thread(backends.get, "cpu")
         assert backends.get("cpu") is there, f"interrupted at {where}"
