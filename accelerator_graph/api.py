@@ -191,8 +191,8 @@ class Graph(BaseGraph):
 
         A replay onto a stream that is being captured is recorded in that capture: a graph inside a graph, as
         this one is now. It stays as it is, and works, whatever becomes of this graph. On CUDA and HIP this
-        graph has to be a kept one, and must neither allocate nor free memory, have conditional nodes, draw
-        random numbers of torch's, nor share a framework's pool with the capture.
+        graph must be kept, and must not allocate or free memory, have conditional nodes, draw torch's random
+        numbers, or share a framework's pool with the capture.
         """
         launch = self._launch
         if stream is None and live is None and launch is not None:

@@ -258,7 +258,7 @@ class _Places:
         elif of_a_graph and not recorded:
             verdict, why = "another's", f"lies in a free block of {whose}, which is another graph's"
         else:
-            verdict, why = "unknown", f"lies in a free block of {whose}, which may be anybody's"
+            verdict, why = "unknown", f"lies in a free block of {whose}, whose owner is not known"
         if may:
             if verdict in WRONG:
                 yield _finding("may", f"{why}, if it is an address", pointer)

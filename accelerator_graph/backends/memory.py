@@ -251,7 +251,7 @@ class _Span(ctypes.Structure):
 def is_readable(address: int) -> bool | None:
     """Return whether the system lets the process read the memory at an address; None where it does not tell.
 
-    False is no proof of anything by itself: memory of a device can't be read by the host.
+    False alone proves nothing: the host can't read a device's memory.
     """
     read = _process_vm_readv()
     if read is None:

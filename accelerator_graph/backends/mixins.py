@@ -67,9 +67,9 @@ class ExternalEvents(Events, capability=Capability.EXTERNAL_EVENTS):
 
     Such an event can be recorded again, and moves. Recorded or waited for in a capture, it is a part of the
     graph: each replay records it anew, or waits for what it marks when the replay is requested; if it marks
-    nothing yet, for nothing. `wait_event` takes such an event as well. Then a capturing stream stays in its
-    own capture, and in no other one, whoever has recorded the event; in the capture that has recorded it
-    last, it orders the nodes of each run. The library keeps the event as long as such a graph.
+    nothing yet, for nothing. `wait_event` takes such an event as well; a wait never makes a capturing stream
+    join another capture. If the event was last recorded in the same capture, the wait orders the nodes of
+    each run. The library keeps the event alive as long as such a graph.
     """
 
     __slots__ = ()
@@ -175,9 +175,9 @@ class ReadsGraphs(Backend, capability=Capability.NODES):
     def memory_at(self, graph: Any, addresses: Sequence[int]) -> Sequence[contract.MemoryState | None]:
         """Return what is known of the memory at each of these addresses, which the graph may use.
 
-        ``"held"`` if the graph keeps it alive, ``"there"`` if the driver has memory there, ``"gone"`` if it
-        says for certain that there is none, which `Graph.check` reports as an error; None, as the default
-        does, for all that is not known. Disturbs no capture in progress.
+        ``"held"`` if the graph keeps it alive, ``"there"`` if the driver has memory there, ``"gone"`` if the
+        driver guarantees that there is none, which `Graph.check` reports as an error, and None if nothing is
+        known. The default returns None for each. Disturbs no capture in progress.
         """
         return [None] * len(addresses)
 
