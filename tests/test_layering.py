@@ -74,6 +74,11 @@ RULES = [
     ("_breaks.marks", "_interpreter _breaks", ""),
     ("_breaks", "errors _interpreter backends.base interop.base interop.registry _core _arrays _breaks", ""),
     (
+        "_control",
+        "errors _interpreter backends.base backends.memory _core _arrays _breaks _control",
+        "",
+    ),
+    (
         "api",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection "
         "_checking diagnosis._tracing _breaks",
@@ -118,7 +123,8 @@ RULES = [
     ),
     (
         PACKAGE,
-        "errors _breaks backends inspection interop _core _checking api _graphed diagnosis compat testing",
+        "errors _breaks _control backends inspection interop _core _checking api _graphed diagnosis compat "
+        "testing",
         "",
     ),
     (

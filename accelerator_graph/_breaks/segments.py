@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from .._arrays.arrays import detaching, on_device, on_host
 from .._arrays.containers import is_container, only_tuples, parts_of, rebuild
 from .._arrays.placement import works_on_host
 from .._core import stream_stack
-from .._core.replay import Binding, EagerPart, Runner, make_room
+from .._core.replay import Binding, ConditionalPart, EagerPart, Runner, make_room, segments_in
 from .._core.streams import Stream, as_stream, describe, innermost
 from ..backends.base import Capability
 from ..errors import CaptureError, GraphStateError, UnsupportedError
@@ -25,21 +26,24 @@ if TYPE_CHECKING:
     from ..interop.base import ModeState
 
 _ANEW = "capture its work anew into another Graph"
-REFUSED: dict[str, str] = {
-    "bind()": "a graph with breaks calls Python between its segments; call replay()",
-    "update()": f"a graph with breaks is not changed in place; {_ANEW}",
-    "recapture()": f"a graph with breaks is not changed in place; {_ANEW}",
-    "clone()": "a graph with breaks can't be copied, since its calls can't; capture its work twice",
-    "set_node()": f"the segments of a graph with breaks are not changed; {_ANEW}",
-    "set_nodes()": f"the segments of a graph with breaks are not changed; {_ANEW}",
-    "instantiate()": f"the segments of a graph with breaks have their executables; {_ANEW}",
-    "profile()": "a graph with breaks takes the time of its calls as well; use a profiler of the program",
-    "raw_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
-    "raw_executable()": "a graph with breaks is several executables, and none of them is the whole",
-    "raw_cuda_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
-    "raw_cuda_graph_exec()": "a graph with breaks is several executables, and none of them is the whole",
+_REFUSED: dict[str, str] = {
+    "bind()": "{} runs Python between its segments; call replay()",
+    "update()": f"{{}} is not changed in place; {_ANEW}",
+    "recapture()": f"{{}} is not changed in place; {_ANEW}",
+    "clone()": "{} can't be copied; capture its work twice",
+    "set_node()": f"the segments of {{}} are not changed; {_ANEW}",
+    "set_nodes()": f"the segments of {{}} are not changed; {_ANEW}",
+    "instantiate()": f"the segments of {{}} have their executables; {_ANEW}",
+    "profile()": "{} takes the time of the host between its segments as well; use a profiler of the program",
+    "raw_graph()": "{} is several graphs of the runtime, and none of them is the whole",
+    "raw_executable()": "{} is several executables, and none of them is the whole",
+    "raw_cuda_graph()": "{} is several graphs of the runtime, and none of them is the whole",
+    "raw_cuda_graph_exec()": "{} is several executables, and none of them is the whole",
 }
-"""What a graph with breaks refuses: the sentence by operation."""
+"""What a graph in segments refuses: the sentence by operation."""
+
+_WITH_BREAKS = "a graph with breaks"
+_WITH_TESTS = "a graph with loops or branches that the host tests"
 
 _NOTHING = object()
 
@@ -220,10 +224,6 @@ class EagerCall(EagerPart):
         return f"other Python values ({signature!r}, and not {self._signature!r})"
 
 
-def _no_launch() -> None:
-    pass
-
-
 def _clear(arrays: Sequence[Any], rows: int) -> None:
     for x in arrays:
         x[rows:] = 0
@@ -235,6 +235,69 @@ def _leaves_of(value: Any) -> Iterable[Any]:
             yield from _leaves_of(part)
     else:
         yield value
+
+
+class HostTest(ConditionalPart):
+    """A loop or a branch between segments, whose flag the host reads.
+
+    Parameters
+    ----------
+    kind : {"while", "if"}
+        Which of the two.
+    place : tuple of str and int
+        The file and line of the call.
+    flag : object
+        Its ``read(stream)`` waits for the stream and returns whether the flag is true.
+    limit : int or None
+        The most bodies of a loop.
+    check_every : int
+        How many bodies of a loop run for each reading.
+    held : tuple
+        What has to live as long.
+    """
+
+    __slots__ = ("_check_every", "_flag", "_limit", "count", "what")
+
+    def __init__(
+        self,
+        kind: Literal["while", "if"],
+        place: tuple[str, int],
+        flag: Any,
+        limit: int | None = None,
+        check_every: int = 1,
+        held: tuple[object, ...] = (),
+    ) -> None:
+        super().__init__(kind, *place)
+        self.kind = kind
+        self.held = held
+        self.bodies = ()
+        self.count = 0
+        """How many bodies the last run of a loop has run."""
+        self.what = "the {} at {}:{}".format("loop" if kind == "while" else "branch", *place)
+        """Which one it is, for messages."""
+        self._flag = flag
+        self._limit = limit
+        self._check_every = check_every
+
+    def taken(self, stream: Stream) -> int | None:
+        """Return which body runs now; None if none does, or there is none for this flag."""
+        return 0 if self._flag.read(stream) else 1 if self.kind == "if" else None
+
+    def run(self, stream: Stream, bodies: Sequence[Callable[[], None]], done: int = 0) -> None:
+        """Run bodies as the flag says; so many have run already."""
+        if self.kind == "if":
+            taken = None if done else self.taken(stream)
+            if taken is not None and taken < len(bodies):
+                bodies[taken]()
+            return
+        self.count = done
+        while self.count != self._limit and (self.count % self._check_every or self._flag.read(stream)):
+            bodies[0]()
+            self.count += 1
+
+
+Steps = list[tuple[Any, "EagerCall | HostTest | None"]]
+"""What launches a segment, and None; nothing, and a call; or the steps of bodies, and what chooses them."""
 
 
 class SegmentedRunner(Runner):
@@ -259,12 +322,10 @@ class SegmentedRunner(Runner):
         "steps",
     )
 
-    refused = REFUSED
-
     def __init__(self, place: Where) -> None:
         super().__init__(None, False, place.hold, None)  # type: ignore[arg-type]
-        self.steps: list[Runner | EagerCall] = []
-        """The segments and calls, in order."""
+        self.steps: list[Runner | EagerPart] = []
+        """The segments, and what is between them, in order."""
         self.noted: list[Mark] = []
         """The labels, in the nodes of the whole graph; the calls count as nodes."""
         self._leases: list[Lease] = []
@@ -272,22 +333,28 @@ class SegmentedRunner(Runner):
         self._captured_on = place.stream
         self._host = works_on_host(place.stream)
         self._waits_here = Capability.EVENTS not in place.stream._backend.capabilities(place.stream.device)
-        self._bound: dict[Any, list[tuple[Callable[[], None], EagerCall | None]]] = {}
+        self._bound: dict[Any, Steps] = {}
         self._run: object = None
         """Stands for the run that is under way."""
         self._last: Stream | None = None
 
     # ---- in the capture ------------------------------------------------------------------------
 
-    def add(self, segment: Runner, *, empty: bool) -> None:
-        """Run a segment that was just recorded; keep it unless it is empty."""
+    def add(self, segment: Runner, *, empty: bool, runs: bool) -> None:
+        """Keep a segment that was just recorded unless it is empty, and run it if segments run now."""
         self._leases.append(segment.lease)  # the first one may be all that keeps the pool
         if empty:
             segment.end("the segment is empty")
             return
         segment.instantiate()
         self.steps.append(segment)
-        Binding(segment, self._captured_on.held()).launch()
+        if runs:
+            Binding(segment, self._captured_on.held()).launch()
+
+    def go_on(self, part: HostTest) -> None:
+        """Go on with a loop or a branch whose body has just run for the first time."""
+        stream = self._captured_on
+        stream_stack.within(stream, self._do, self._steps_of([part], stream), stream, {}, 1)
 
     def settle(self) -> None:
         """Wait for the segments where work's memory is the host's, which an eager call may read at once."""
@@ -298,8 +365,8 @@ class SegmentedRunner(Runner):
         """Return the streams that an eager call leaves work on."""
         return tuple(as_stream(each, self._captured_on.backend) for each in streams)
 
-    def finish(self, graph: BaseGraph, lease: Lease) -> None:
-        """Be what replays this graph."""
+    def finish(self, graph: BaseGraph, lease: Lease, *, ran: bool) -> None:
+        """Be what replays this graph, whose segments have run in the capture or not."""
         segments = self.segments
         self.captured = segments[0].captured if segments else None
         self.counted = _sum(each.counted for each in segments)
@@ -308,8 +375,8 @@ class SegmentedRunner(Runner):
         self.observations = tuple(each for part in segments for each in part.observations)
         self.lease = lease
         self._lives = frozenset(name for each in self.calls for name in each.lives)
-        self._last = self._captured_on
-        if self.beside:  # what follows the block there comes after this first run
+        self._last = self._captured_on if ran else None
+        if ran and self.beside:  # what follows the block there comes after this first run
             self._follow(self.home if graph._home is None else graph._home)
 
     @property
@@ -325,17 +392,26 @@ class SegmentedRunner(Runner):
 
     def node_count(self) -> int:
         """Return how many nodes and calls there are so far."""
-        return sum(1 if isinstance(each, EagerCall) else each.counted or 0 for each in self.steps)
+        return sum(1 if isinstance(each, EagerPart) else each.counted or 0 for each in self.steps)
+
+    @property
+    def refused(self) -> Mapping[str, str]:  # type: ignore[override]
+        """What such a graph refuses in every state: the sentence by operation."""
+        kind = self._kind()
+        return {what: sentence.format(kind) for what, sentence in _REFUSED.items()}
+
+    def _kind(self) -> str:
+        return _WITH_BREAKS if self.calls else _WITH_TESTS
 
     @property
     def segments(self) -> list[Runner]:
-        """The segments."""
-        return [each for each in self.steps if isinstance(each, Runner)]
+        """The segments, those in bodies as well."""
+        return [*segments_in(self.steps)]
 
     @property
     def calls(self) -> list[EagerCall]:
         """The calls between them."""
-        return [each for each in self.steps if isinstance(each, EagerCall)]
+        return [*_calls_in(self.steps)]
 
     # ---- replays -------------------------------------------------------------------------------
 
@@ -377,9 +453,8 @@ class SegmentedRunner(Runner):
                 self._check_live(live)
                 if stream._is_capturing():
                     raise CaptureError(
-                        f"replay onto the {describe(stream)}, which is capturing: a graph with breaks calls "
-                        "Python between its segments, and no graph can; capture the work of its segments "
-                        "there.",
+                        f"replay onto the {describe(stream)}, which is capturing: {self._kind()} runs Python "
+                        "between its segments, and no graph can; capture the work of its segments there.",
                         reason="illegal_call",
                     )
                 self._follow(stream)
@@ -414,35 +489,50 @@ class SegmentedRunner(Runner):
             fact = f"no {missing[0]!r} was given" if missing else f"the capture has no live {more[0]!r}"
             raise GraphStateError(f"Graph.replay(): {fact}; live= gives {sorted(wanted)}.")
 
-    def _steps(self, stream: Stream, live: Mapping[str, object]) -> None:
+    def _do(self, steps: Steps, stream: Stream, live: Mapping[str, object], done: int = 0) -> None:
+        """Run steps; of a loop that is the only one, so many bodies have run already."""
         with ExitStack() as stack:
             now: tuple[ModeState, ...] | None = None
-            for launch, call in self._steps_on(stream):
-                if call is None:
-                    launch()
-                    continue
-                if call.modes != now:
-                    stack.close()
-                    now = call.modes
-                    for modes in now:
-                        if not modes.are_on():
-                            stack.enter_context(modes.entered())
-                if self._host:
-                    stream.synchronize()
-                call.run(stream, live)
 
-    def _steps_on(self, stream: Stream) -> list[tuple[Callable[[], None], EagerCall | None]]:
-        """Return what launches each segment on a stream, and the calls in their places."""
+            def do(steps: Steps, done: int = 0) -> None:
+                nonlocal now
+                for launch, call in steps:
+                    if call is None:
+                        launch()
+                        continue
+                    if isinstance(call, HostTest):
+                        call.run(stream, [partial(do, body) for body in launch], done)
+                        continue
+                    if call.modes != now:
+                        stack.close()
+                        now = call.modes
+                        for modes in now:
+                            if not modes.are_on():
+                                stack.enter_context(modes.entered())
+                    if self._host:
+                        stream.synchronize()
+                    call.run(stream, live)
+
+            do(steps, done)
+
+    def _steps(self, stream: Stream, live: Mapping[str, object]) -> None:
         key = self._key(stream)
         found = self._bound.get(key)
         if found is None:
             make_room(self._bound)
-            found = self._bound[key] = [
-                (_no_launch, each)
-                if isinstance(each, EagerCall)
-                else (Binding(each, stream.held()).launcher(), None)
-                for each in self.steps
-            ]
+            found = self._bound[key] = self._steps_of(self.steps, stream)
+        self._do(found, stream, live)
+
+    def _steps_of(self, steps: Iterable[Runner | EagerPart], stream: Stream) -> Steps:
+        """Return what launches each segment on a stream, and what is between them in its place."""
+        found: Steps = []
+        for each in steps:
+            if isinstance(each, Runner):
+                found.append((Binding(each, stream.held()).launcher(), None))
+            elif isinstance(each, HostTest):
+                found.append(([self._steps_of(body, stream) for body in each.bodies], each))
+            elif isinstance(each, EagerCall):
+                found.append((None, each))
         return found
 
     def _key(self, stream: Stream) -> object:
@@ -469,6 +559,15 @@ class SegmentedRunner(Runner):
         for each in self.segments:
             each.after_fork(why)
         super().after_fork(why)
+
+
+def _calls_in(parts: Iterable[Runner | EagerPart]) -> Iterator[EagerCall]:
+    for each in parts:
+        if isinstance(each, EagerCall):
+            yield each
+        elif isinstance(each, ConditionalPart):
+            for body in each.bodies:
+                yield from _calls_in(body)
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

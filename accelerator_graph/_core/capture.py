@@ -27,6 +27,7 @@ from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
 from . import capture_table, stream_stack
 from .ownership import Callback, Owned
 from .pools import Lease
+from .replay import Runner
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
@@ -113,6 +114,9 @@ class Capture:
         "stream",
         "thread",
     )
+
+    makes: Callable[[Captured, bool, Stream, Lease], Runner] = Runner
+    """Makes what replays the graph, once it is captured."""
 
     def __init__(self, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
         self.place = place

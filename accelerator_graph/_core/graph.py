@@ -299,7 +299,7 @@ class BaseGraph:
         keep = self._keeps != "executable"
         kept = False
         try:
-            self._runner = runner = Runner(capture.end(), keep, capture.place.hold, capture.lease)
+            self._runner = runner = capture.makes(capture.end(), keep, capture.place.hold, capture.lease)
             runner.beside = capture.stream is not self._home
             runner.retained = (*capture.retained, *(self._retained or ()))
             own = self._keep_observations(capture) if capture.observations or self._observers else 0
@@ -337,7 +337,12 @@ class BaseGraph:
     _where = staticmethod(where)
 
     def _begin(
-        self, place: Where, pool: pools.PoolId | None, mode: CaptureMode, guard: object = None
+        self,
+        place: Where,
+        pool: pools.PoolId | None,
+        mode: CaptureMode,
+        guard: object = None,
+        kind: type[Capture] = Capture,
     ) -> None:
         """Begin a capture, in a state that allows it. If this raises, nothing has begun.
 
@@ -351,11 +356,13 @@ class BaseGraph:
             One of `MODES`.
         guard : object
             Abandons the capture if the end of its ``with`` block is skipped.
+        kind : type
+            Its class.
         """
         try:
             if ownership.due:
                 ownership.drain()
-            capture = self._capture = Capture(place, pool, mode)
+            capture = self._capture = kind(place, pool, mode)
             capture.guard = guard
             if self._observers or observers.ambient.get():
                 self._observe(capture)

@@ -6,7 +6,7 @@ all of them launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
@@ -393,6 +393,26 @@ class EagerPart:
         self.line = line
         self.held: tuple[object, ...] = ()
         """What it keeps alive: its arguments, and what it has returned in the capture."""
+
+
+class ConditionalPart(EagerPart):
+    """A loop or a branch between two segments, whose flag the host reads."""
+
+    __slots__ = ("bodies", "kind")
+
+    kind: Literal["while", "if"]
+    bodies: tuple[Sequence[Runner | EagerPart], ...]
+    """What the bodies do, in order."""
+
+
+def segments_in(parts: Iterable[Runner | EagerPart]) -> Iterator[Runner]:
+    """Yield the segments, those in the bodies of loops and branches as well."""
+    for each in parts:
+        if isinstance(each, Runner):
+            yield each
+        elif isinstance(each, ConditionalPart):
+            for body in each.bodies:
+                yield from segments_in(body)
 
 
 class Runner:
