@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .._arrays.arrays import detaching, on_device, on_host
 from .._arrays.containers import is_container, only_tuples, parts_of, rebuild
@@ -276,7 +277,8 @@ class SegmentedRunner(Runner):
         self._bound: dict[Any, list[tuple[Callable[[], None], EagerCall | None]]] = {}
         self._run: object = None
         """Stands for the run that is under way."""
-        self._last: Stream | None = None
+        self._last = place.stream
+        """The stream of the latest run."""
 
     # ---- in the capture ------------------------------------------------------------------------
 
@@ -298,6 +300,11 @@ class SegmentedRunner(Runner):
         """Return the streams that an eager call leaves work on."""
         return tuple(as_stream(each, self._captured_on.backend) for each in streams)
 
+    def latest_run(self) -> Callable[[], Stream | None]:
+        """Return what returns the stream of the latest run, as long as there is the graph."""
+        this = ref(self)
+        return lambda: None if (runner := this()) is None or runner.ended else runner._last
+
     def finish(self, graph: BaseGraph, lease: Lease) -> None:
         """Be what replays this graph."""
         segments = self.segments
@@ -308,7 +315,6 @@ class SegmentedRunner(Runner):
         self.observations = tuple(each for part in segments for each in part.observations)
         self.lease = lease
         self._lives = frozenset(name for each in self.calls for name in each.lives)
-        self._last = self._captured_on
         if self.beside:  # what follows the block there comes after this first run
             self._follow(self.home if graph._home is None else graph._home)
 
@@ -404,7 +410,7 @@ class SegmentedRunner(Runner):
     def _follow(self, stream: Stream) -> None:
         """Have a stream wait for the last run, if that is on another one."""
         last, self._last = self._last, stream
-        if last is not None and self._key(last) != self._key(stream):
+        if self._key(last) != self._key(stream):
             last.synchronize() if self._waits_here else stream.wait(last)
 
     def _check_live(self, live: Mapping[str, object]) -> None:
