@@ -72,7 +72,11 @@ RULES = [
         "",
     ),
     ("_breaks.marks", "_interpreter _breaks", ""),
-    ("_breaks", "errors _interpreter backends.base interop.base interop.registry _core _arrays _breaks", ""),
+    (
+        "_breaks",
+        "errors _interpreter backends.base interop.base interop.registry _core _arrays _checking _breaks",
+        "",
+    ),
     (
         "_control",
         "errors _interpreter backends.base backends.memory _core _arrays _breaks _control",

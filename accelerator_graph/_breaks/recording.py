@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .._arrays.containers import rebuild
 from .._arrays.signatures import Reader
 from .._core import capture_table, stream_stack
-from .._core.capture import Capture, Where, part_of
+from .._core.capture import Capture, Captured, Where, part_of
 from .._core.labels import Labels, Mark
 from .._core.replay import Runner
 from .._interpreter import caller
@@ -23,7 +23,19 @@ if TYPE_CHECKING:
     from .._core.graph import BaseGraph
     from .._core.pools import PoolId
     from .._core.replay import EagerPart
+    from .._core.streams import Event
     from .segments import HostTest
+
+
+class _Events:
+    """The events that were recorded in one segment."""
+
+    def __init__(self) -> None:
+        self.found: list[Event] = []
+
+    def recorded_event(self, event: Event) -> None:
+        """Note an event."""
+        self.found.append(event)
 
 
 class Recording:
@@ -72,6 +84,9 @@ class Recording:
         self._inside = 0
         """In how many bodies of loops and branches the present segment is."""
         self._entry: stream_stack.Entry | None = None
+        self._events = _Events()
+        self._segments: list[tuple[Captured, list[object]]] = []
+        """The segments as they were captured, with what their work keeps alive."""
         self._named = named
         self._marks = ExitStack()
         self._guard = guard
@@ -112,15 +127,15 @@ class Recording:
         capture = graph._capture
         assert capture is not None
         self._pool = capture.lease.id
+        self._events = part_of(capture.observations, _Events)
         if self._open:
             marks = part_of(capture.observations, Labels).go_on(capture, [mark for mark, _ in self._open])
             self._open = [(mark, label) for mark, (_, label) in zip(marks, self._open, strict=True)]
         self._place.prepares, self._place.waits_for = False, None
 
     def _leave_segment(self, former: Capture) -> None:
-        """Let other captures into the pool of a segment that has ended, and keep what it retained."""
+        """Let other captures into the pool of a segment that has ended."""
         former.lease.capturing = False
-        self._runner.retained += tuple(former.retained)
         former.retained = []
 
     def end_segment(self, what: str) -> Capture:
@@ -145,6 +160,7 @@ class Recording:
     def add(self, capture: Capture, runner: Runner) -> None:
         """Take a segment that has ended, and run it."""
         graph = self._graph
+        self._segments.append((runner.kept(), capture.retained))
         capture.lease.capturing = True  # until the next segment, or until this lease is released
         graph._runner = runner
         try:
@@ -154,6 +170,8 @@ class Recording:
         if not self._inside:
             self._note_labels(capture, runner.counted)
         self._runner.add(runner, empty=runner.counted == own, runs=self.runs)
+        for event in self._events.found:
+            event._run = self._runner.latest_run()
 
     def _note_labels(self, capture: Capture, count: int | None) -> None:
         """Note which nodes of the whole graph the labels of a segment have so far."""
@@ -260,8 +278,10 @@ class Recording:
         graph = self._graph
         capture = self.end_segment("the end of the capture")
         capture.lease.capturing = False
+        if self._names:
+            self._refuse_used_live_objects()
         runner = self._runner
-        runner.retained += tuple(capture.retained)
+        runner.retained = self.retained()
         runner.finish(graph, capture.lease, ran=True)
         if runner.counted == 0 and len(runner.steps) == 0:
             graph._found_empty(capture.subject)
@@ -271,6 +291,26 @@ class Recording:
         capture.observations.clear()
         capture.retained = []
         self._leave()
+
+    def retained(self) -> tuple[object, ...]:
+        """Return what the work of all segments keeps alive."""
+        return tuple(each for _, retained in self._segments for each in retained)
+
+    def _refuse_used_live_objects(self) -> None:
+        """Raise `CaptureError` if captured work is known to use a live object, which no replay exchanges."""
+        from .._checking.check import use_of
+
+        for name, obj in self._names.items():
+            for number, (captured, retained) in enumerate(self._segments, 1):
+                # the arguments of a call of the stream are a tuple; other objects are `Graph.retain`'s
+                use = use_of(obj, captured, [each for each in retained if isinstance(each, tuple)])
+                if use:
+                    raise CaptureError(
+                        f"live: captured work uses the object that is named {name!r} ({use}, in segment "
+                        f"{number} of {len(self._segments)}), and a replay would go on using this one; copy "
+                        "what is new into an array of the work's, in an eager call.",
+                        reason="other",
+                    )
 
     def abandon(self) -> None:
         """Leave no trace of any segment. May be called again."""
@@ -294,3 +334,4 @@ class Recording:
             stream_stack.leave(self._entry)
             self._entry = None
         self._guard = None
+        self._segments.clear()

@@ -64,7 +64,7 @@ class SilentRecording(Recording):
         capture.lease.capturing = False
         runner = self._runner
         runner.finish(self._graph, capture.lease, ran=False)
-        capture.retained = [*runner.retained, *capture.retained]
+        capture.retained = [*self.retained()]
         capture.observations.clear()  # each segment has its own
         self._leave()
         return runner

@@ -27,13 +27,13 @@ from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
 from . import capture_table, stream_stack
 from .ownership import Callback, Owned
 from .pools import Lease
-from .replay import Runner
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
     from .._interpreter import Site
     from ..backends.base import Recorder
     from ..errors import Reason
+    from .replay import Runner
 
 Part = TypeVar("Part")
 
@@ -115,8 +115,8 @@ class Capture:
         "thread",
     )
 
-    makes: Callable[[Captured, bool, Stream, Lease], Runner] = Runner
-    """Makes what replays the graph, once it is captured."""
+    makes: Callable[[Captured, bool, Stream, Lease], Runner] | None = None
+    """Makes what replays the graph, once it is captured, if that is not an ordinary runner."""
 
     def __init__(self, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
         self.place = place

@@ -299,7 +299,8 @@ class BaseGraph:
         keep = self._keeps != "executable"
         kept = False
         try:
-            self._runner = runner = capture.makes(capture.end(), keep, capture.place.hold, capture.lease)
+            make = capture.makes or Runner
+            self._runner = runner = make(capture.end(), keep, capture.place.hold, capture.lease)
             runner.beside = capture.stream is not self._home
             runner.retained = (*capture.retained, *(self._retained or ()))
             own = self._keep_observations(capture) if capture.observations or self._observers else 0
