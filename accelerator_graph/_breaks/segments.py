@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from .._arrays.arrays import detaching, on_device, on_host
-from .._arrays.containers import is_container, only_tuples, parts_of, rebuild
+from .._arrays.containers import leaves_of, only_tuples, rebuild
 from .._arrays.placement import works_on_host
 from .._core import stream_stack
 from .._core.replay import Binding, EagerPart, Runner, make_room
@@ -101,7 +101,7 @@ class EagerCall(EagerPart):
         self._given = given
         self.held = (*given[0], *given[1].values())
         self._reader = reader
-        self.lives = tuple(each.name for each in _leaves_of(given) if isinstance(each, Live))
+        self.lives = tuple(each.name for each in leaves_of(given) if isinstance(each, Live))
         """The names of the live objects among the arguments."""
         self._fixed = not self.lives and all(map(only_tuples, (*given[0], *given[1].values())))
         self._copies = on_host if works_on_host(stream) else on_device
@@ -142,16 +142,13 @@ class EagerCall(EagerPart):
         return signature
 
     def _refuse_gradients(self, value: Any, verb: str) -> None:
-        for _, x, array_type in self._reader.arrays_in(value, ""):
-            if array_type.kind != "tensor":
-                continue
-            if x.requires_grad and array_type.package.is_grad_enabled():
-                raise UnsupportedError(
-                    f"{self.what} {verb} a tensor that requires grad, and no gradients pass through a break: "
-                    "the backward pass would read what the capture has saved. Pass its detach(), or capture "
-                    "under no_grad().",
-                    capability="autograd",
-                )
+        if self._reader.requires_grad(value):
+            raise UnsupportedError(
+                f"{self.what} {verb} a tensor that requires grad, and no gradients pass through a break: "
+                "the backward pass would read what the capture has saved. Pass its detach(), or capture "
+                "under no_grad().",
+                capability="autograd",
+            )
 
     def run(self, stream: Stream, live: Mapping[str, object]) -> None:
         """Call it, in a replay, and copy what it returns to where the next segment reads it."""
@@ -229,14 +226,6 @@ def _clear(arrays: Sequence[Any], rows: int) -> None:
         x[rows:] = 0
 
 
-def _leaves_of(value: Any) -> Iterable[Any]:
-    if is_container(type(value)):
-        for _, part in parts_of(value):
-            yield from _leaves_of(part)
-    else:
-        yield value
-
-
 class SegmentedRunner(Runner):
     """Replays segments, and calls what stands between them.
 
@@ -311,6 +300,14 @@ class SegmentedRunner(Runner):
         self._last = self._captured_on
         if self.beside:  # what follows the block there comes after this first run
             self._follow(self.home if graph._home is None else graph._home)
+
+    def simplest(self) -> Runner:
+        """Return the only segment, if a run is nothing more, which can do all that graphs can; else this."""
+        if len(self._leases) > 1 or len(self.segments) != 1:
+            return self
+        (segment,) = self.segments
+        segment.beside, segment.retained = self.beside, self.retained
+        return segment
 
     @property
     def parts(self) -> Sequence[Runner | EagerPart]:

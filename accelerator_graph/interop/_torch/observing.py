@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -223,6 +224,26 @@ def waiting(torch: Any, beside: Callable[[str], AbstractContextManager[None]]) -
         return beside(name) if waits else nullcontext()
 
     return observe_operators(torch, lambda *_: None, around)
+
+
+_SYNCHRONIZES = "called a synchronizing CUDA operation"
+
+
+def waited(torch: Any, seen: Callable[[], object]) -> Undo:
+    """Call `seen` after each operation that has waited, as torch's debug mode for synchronization reports."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(torch.cuda.set_sync_debug_mode, torch.cuda.get_sync_debug_mode())
+        stack.enter_context(warnings.catch_warnings())
+        show = warnings.showwarning
+
+        def show_other(message: Any, *args: Any, **kwargs: Any) -> None:
+            seen() if _SYNCHRONIZES in str(message) else show(message, *args, **kwargs)
+
+        warnings.showwarning = show_other
+        warnings.filterwarnings("always", f".*{_SYNCHRONIZES}")
+        warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
+        torch.cuda.set_sync_debug_mode("warn")
+        return stack.pop_all().close
 
 
 def _crosses(torch: Any, args: Any, kwargs: Any) -> bool:
