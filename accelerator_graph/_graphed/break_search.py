@@ -76,8 +76,8 @@ class BreakSearch:
         calls = {key: pair for run in self._runs for key, pair in run.within.items()}
         if not calls:
             raise self._error(
-                f"{self._failed} Two eager calls were watched, and the function has made none that is known to "
-                "break a capture; mark what does with accelerator_graph.eager."
+                f"{self._failed} Two eager calls were watched, and nothing that the function called is known "
+                "to break a capture; mark what does with accelerator_graph.eager."
             )
         for suspect, codes in calls.values():
             function = next(filter(None, map(self._function, codes)), None)
@@ -90,20 +90,18 @@ class BreakSearch:
                     suspect.public(),
                 )
             reasons.setdefault(function, wording.call(suspect))
-        for function, reason in reasons.items():
-            code = inspect.unwrap(function).__code__
-            warnings.warn(
-                f"{self._name} is captured with breaks: every replay calls {function.__qualname__} "
-                f"({code.co_filename}:{code.co_firstlineno}), since no capture bears {reason}.",
-                RuntimeWarning,
-                stacklevel=outside()[0],
-            )
+        lines = [f"{_place(each)}, since no capture bears {reason}." for each, reason in reasons.items()]
+        warnings.warn(
+            "\n  ".join((f"{self._name} is captured with breaks, where every replay calls", *lines)),
+            RuntimeWarning,
+            stacklevel=outside()[0],
+        )
         return list(reasons)
 
     def _function(self, code: CodeType) -> FunctionType | None:
         """Return the function with this code if it can be a break."""
         first, *others = [run.results[code] for run in self._runs]
-        if None in first or any(each != first for each in others):
+        if not first or None in first or any(each != first for each in others):
             return None
         found: Any = sys.modules.get(next(filter(None, (run.modules.get(code) for run in self._runs)), ""))
         for name in code.co_qualname.split("."):
@@ -137,6 +135,11 @@ class BreakSearch:
         except Exception:
             return None
         return signature
+
+
+def _place(function: FunctionType) -> str:
+    code: CodeType = inspect.unwrap(function).__code__
+    return f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
 
 
 def _codes_of(function: Any) -> set[CodeType]:
