@@ -72,7 +72,11 @@ RULES = [
         "",
     ),
     ("_breaks.marks", "_interpreter _breaks", ""),
-    ("_breaks", "errors _interpreter backends.base interop.base interop.registry _core _arrays _breaks", ""),
+    (
+        "_breaks",
+        "errors _interpreter backends.base interop.base interop.registry _core _arrays _checking _breaks",
+        "",
+    ),
     (
         "api",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection "

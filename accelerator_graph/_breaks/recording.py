@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .._arrays.containers import rebuild
 from .._arrays.signatures import Reader
 from .._core import capture_table, stream_stack
-from .._core.capture import Where, part_of
+from .._core.capture import Captured, Where, part_of
 from .._core.labels import Labels, Mark
 from .._core.replay import Runner
 from .._interpreter import caller
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from .._core.capture import Capture, CaptureMode
     from .._core.graph import BaseGraph
     from .._core.pools import PoolId
+    from .._core.streams import Event
+
+
+class _Events:
+    """The events that were recorded in one segment."""
+
+    def __init__(self) -> None:
+        self.found: list[Event] = []
+
+    def recorded_event(self, event: Event) -> None:
+        """Note an event."""
+        self.found.append(event)
 
 
 class Recording:
@@ -62,6 +74,8 @@ class Recording:
         self._open: list[tuple[Mark, Mark]] = []
         """The labels that are open at a break, in the segment and in the whole graph."""
         self._entry: stream_stack.Entry | None = None
+        self._segments: list[tuple[Captured, list[object]]] = []
+        """The segments as they were captured, with what their work keeps alive."""
         self._named = named
         self._marks = ExitStack()
         self._guard = guard
@@ -98,12 +112,12 @@ class Recording:
         graph, former = self._graph, self._graph._capture
         if former is not None:
             former.lease.capturing = False  # it has kept other captures out of the pool
-            self._runner.retained += tuple(former.retained)
             former.retained = []
         graph._begin(self._place, self._pool, self._mode, self._guard)
         capture = graph._capture
         assert capture is not None
         self._pool = capture.lease.id
+        self._events = part_of(capture.observations, _Events)
         if self._open:
             marks = part_of(capture.observations, Labels).go_on(capture, [mark for mark, _ in self._open])
             self._open = [(mark, label) for mark, (_, label) in zip(marks, self._open, strict=True)]
@@ -125,6 +139,7 @@ class Recording:
         except CaptureError as error:
             error.add_note(f"The segment ends at {what}.")
             raise
+        self._segments.append((runner.kept(), capture.retained))
         capture.lease.capturing = True  # until the next segment, or until this lease is released
         graph._runner = runner
         try:
@@ -133,6 +148,8 @@ class Recording:
             graph._runner = None
         self._note_labels(capture, runner.counted)
         self._runner.add(runner, empty=runner.counted == own)
+        for event in self._events.found:
+            event._run = self._runner.latest_run()
 
     def _note_labels(self, capture: Capture, count: int | None) -> None:
         """Note which nodes of the whole graph the labels of a segment have so far."""
@@ -207,8 +224,10 @@ class Recording:
         capture = graph._capture
         assert capture is not None
         capture.lease.capturing = False
+        if self._names:
+            self._refuse_used_live_objects()
         runner = self._runner
-        runner.retained += tuple(capture.retained)
+        runner.retained = tuple(each for _, retained in self._segments for each in retained)
         runner.finish(graph, capture.lease)
         if runner.counted == 0 and len(runner.steps) == 0:
             graph._found_empty(capture.subject)
@@ -218,6 +237,22 @@ class Recording:
         capture.observations.clear()
         capture.retained = []
         self._leave()
+
+    def _refuse_used_live_objects(self) -> None:
+        """Raise `CaptureError` if captured work is known to use a live object, which no replay exchanges."""
+        from .._checking.check import use_of
+
+        for name, obj in self._names.items():
+            for number, (captured, retained) in enumerate(self._segments, 1):
+                # the arguments of a call of the stream are a tuple; other objects are `Graph.retain`'s
+                use = use_of(obj, captured, [each for each in retained if isinstance(each, tuple)])
+                if use:
+                    raise CaptureError(
+                        f"live: captured work uses the object that is named {name!r} ({use}, in segment "
+                        f"{number} of {len(self._segments)}), and a replay would go on using this one; copy "
+                        "what is new into an array of the work's, in an eager call.",
+                        reason="other",
+                    )
 
     def abandon(self) -> None:
         """Leave no trace of any segment. May be called again."""
@@ -237,3 +272,4 @@ class Recording:
             stream_stack.leave(self._entry)
             self._entry = None
         self._guard = None
+        self._segments.clear()

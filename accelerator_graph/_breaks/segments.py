@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .._arrays.arrays import detaching, on_device, on_host
 from .._arrays.containers import leaves_of, only_tuples, rebuild
@@ -240,8 +241,8 @@ class SegmentedRunner(Runner):
         "_captured_on",
         "_host",
         "_last",
-        "_leases",
         "_lives",
+        "_recorded",
         "_run",
         "_waits_here",
         "noted",
@@ -256,7 +257,8 @@ class SegmentedRunner(Runner):
         """The segments and calls, in order."""
         self.noted: list[Mark] = []
         """The labels, in the nodes of the whole graph; the calls count as nodes."""
-        self._leases: list[Lease] = []
+        self._recorded: list[Runner] = []
+        """All segments; an empty one may be all by which a framework keeps the pool."""
         self._lives: frozenset[str] = frozenset()
         self._captured_on = place.stream
         self._host = works_on_host(place.stream)
@@ -264,15 +266,15 @@ class SegmentedRunner(Runner):
         self._bound: dict[Any, list[tuple[Callable[[], None], EagerCall | None]]] = {}
         self._run: object = None
         """Stands for the run that is under way."""
-        self._last: Stream | None = None
+        self._last = place.stream
+        """The stream of the latest run."""
 
     # ---- in the capture ------------------------------------------------------------------------
 
     def add(self, segment: Runner, *, empty: bool) -> None:
         """Run a segment that was just recorded; keep it unless it is empty."""
-        self._leases.append(segment.lease)  # the first one may be all that keeps the pool
+        self._recorded.append(segment)
         if empty:
-            segment.end("the segment is empty")
             return
         segment.instantiate()
         self.steps.append(segment)
@@ -287,6 +289,11 @@ class SegmentedRunner(Runner):
         """Return the streams that an eager call leaves work on."""
         return tuple(as_stream(each, self._captured_on.backend) for each in streams)
 
+    def latest_run(self) -> Callable[[], Stream | None]:
+        """Return what returns the stream of the latest run, as long as there is the graph."""
+        this = ref(self)
+        return lambda: None if (runner := this()) is None or runner.ended else runner._last
+
     def finish(self, graph: BaseGraph, lease: Lease) -> None:
         """Be what replays this graph."""
         segments = self.segments
@@ -297,7 +304,6 @@ class SegmentedRunner(Runner):
         self.observations = tuple(each for part in segments for each in part.observations)
         self.lease = lease
         self._lives = frozenset(name for each in self.calls for name in each.lives)
-        self._last = self._captured_on
         if self.beside:  # what follows the block there comes after this first run
             self._follow(self.home if graph._home is None else graph._home)
 
@@ -401,7 +407,7 @@ class SegmentedRunner(Runner):
     def _follow(self, stream: Stream) -> None:
         """Have a stream wait for the last run, if that is on another one."""
         last, self._last = self._last, stream
-        if last is not None and self._key(last) != self._key(stream):
+        if self._key(last) != self._key(stream):
             last.synchronize() if self._waits_here else stream.wait(last)
 
     def _check_live(self, live: Mapping[str, object]) -> None:
@@ -454,16 +460,15 @@ class SegmentedRunner(Runner):
                 raise GraphStateError(f"the graph can't be reset: {_HALF}.")
             super().end(why)
             self._bound.clear()
-            for each in self.segments:
+            for each in self._recorded:
                 each.end(why)
-            for lease in self._leases:
-                lease.release()
+                each.lease.release()
             self.steps = []
 
     def after_fork(self, why: str) -> None:
         """As `end`, in a forked child."""
         self._run = None
-        for each in self.segments:
+        for each in self._recorded:
             each.after_fork(why)
         super().after_fork(why)
 

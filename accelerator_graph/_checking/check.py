@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
+from .._arrays.placement import extent
 from .._core import ownership
 from .._core.graph import BaseGraph
 from .._core.labels import if_in_order
 from .._core.replay import EagerPart
-from ..errors import GraphStateError
+from ..errors import AcceleratorGraphError, GraphStateError
 from ..inspection.memory_check import WRONG, MemoryCheck, MemoryFinding
 from ..inspection.names import title
 from ..inspection.text import count
@@ -34,6 +36,24 @@ def check(graph: BaseGraph) -> MemoryCheck:
     """Return whether a graph owns what it reads and writes."""
     graph._kept("check()")
     return _examined(graph._runner_for("check()"), graph._retained or ())
+
+
+def use_of(obj: object, captured: Captured, retained: Iterable[object]) -> str:
+    """Return how captured work uses an object: a clause; empty if it is not known to.
+
+    Known are the addresses in the graph that are surely pointers, and the arguments that were `retained`.
+    """
+    own = _extents(obj)
+    for each in _leaves_of(retained):
+        if each is obj or any(_overlap(x, y) for x in own for y in _extents(each)):
+            return "it is an argument of work there"
+    try:
+        pointers = _definition(captured).addresses.pointers if own else []
+    except AcceleratorGraphError:  # the backend can't list them
+        return ""
+    uses = (each for each in pointers if each.sure and any(each.address in span for span in own))
+    found = next(uses, None)
+    return "" if found is None else f"node {found.node.id} there, {title(found.node)}, has its address"
 
 
 def refuse_what_is_wrong(runner: Runner) -> None:
@@ -314,16 +334,32 @@ class _Spans:
 
 
 def _spans_of(objects: Iterable[object]) -> Iterator[range]:
-    """Yield the addresses of the arrays among objects, and in their containers."""
+    """Yield the addresses of the memory of the arrays among objects, and in their containers."""
+    for each in _leaves_of(objects):
+        with suppress(Exception):  # an object of somebody else's that is not an array
+            if span := span_of(each, memory_of(each)):
+                yield span
+
+
+def _extents(obj: object) -> list[range]:
+    """Return the addresses of the elements of arrays: of this one, or of those in a container."""
+    found: list[range] = []
+    for each in _leaves_of([obj]):
+        with suppress(Exception):
+            found += filter(None, [range(*(extent(each) or (0, 0)))])
+    return found
+
+
+def _overlap(x: range, y: range) -> bool:
+    return x.start < y.stop and y.start < x.stop
+
+
+def _leaves_of(objects: Iterable[object]) -> Iterator[object]:
+    """Yield objects, and what is in their containers in the containers' place."""
     for each in objects:
         if isinstance(each, (tuple, list, set, frozenset)):
-            yield from _spans_of(each)
+            yield from _leaves_of(each)
         elif isinstance(each, dict):
-            yield from _spans_of(each.values())
+            yield from _leaves_of(each.values())
         else:
-            try:
-                span = span_of(each, memory_of(each))
-            except Exception:  # an object of somebody else's that is not an array
-                continue
-            if span:
-                yield span
+            yield each

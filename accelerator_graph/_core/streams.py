@@ -321,7 +321,12 @@ class Stream:
         if timing and Capability.TIMING not in backend.capabilities(self._device):
             raise unsupported(backend, Capability.TIMING)
         native = backend.record_event(self._native, timed=timing)
-        return Event._make(backend, native, self._device, timed=timing, captured=captured)
+        event = Event._make(backend, native, self._device, timed=timing, captured=captured)
+        capture = capture_of(self) if captured else None
+        for each in () if capture is None else capture.observations:
+            if hasattr(each, "recorded_event"):
+                each.recorded_event(event)
+        return event
 
     def _record_external(self, timing: bool, given: object) -> Event:
         backend = self._backend
@@ -367,6 +372,8 @@ class Stream:
         _held = self._in_use()
         if isinstance(other, Event):
             self._check_same(other._native.backend, "event")
+            other = other._run() or other
+        if isinstance(other, Event):
             if other._external:
                 self._keep(other)
             try:
@@ -613,7 +620,7 @@ class Event:
     two are not permitted where `Stream.synchronize` is not.
     """
 
-    __slots__ = ("__weakref__", "_captured", "_device", "_external", "_forks", "_native", "_timed")
+    __slots__ = ("__weakref__", "_captured", "_device", "_external", "_forks", "_native", "_run", "_timed")
 
     _native: OwnedEvent
     _external: bool
@@ -621,6 +628,8 @@ class Event:
     _timed: bool
     _captured: bool
     _forks: int
+    _run: Callable[[], Stream | None]
+    """Returns the stream of the latest run of the segment that it was recorded in, once that is over."""
 
     def __init__(self) -> None:
         raise TypeError("an Event is made by Stream.record(); call that on the stream to be marked.")
@@ -634,6 +643,7 @@ class Event:
         self._captured = captured
         self._external = False
         self._forks = ownership.forks
+        self._run = _no_run
         return self
 
     def __repr__(self) -> str:
@@ -713,6 +723,10 @@ class Event:
         if Capability.TIMING not in self._native.backend.capabilities(self._device):
             raise unsupported(self._native.backend, Capability.TIMING)
         return self._native
+
+
+def _no_run() -> None:
+    """Return what takes the place of an event that was not recorded in the segment of a graph: nothing."""
 
 
 def _capture_is_over(error: DriverError) -> DriverError:

@@ -183,6 +183,57 @@ class BreakRules(Case):
         assert seen == [0, 1, 2]
         assert self.read(cell) == applied(6)
 
+    @needs(Capability.ENQUEUE)
+    def test_breaks_refuse_live_objects_that_work_uses(self) -> None:
+        """Memory that work of a segment uses can't be live, whether it is named before or behind the work."""
+        stream, graph, target = self.stream(), self.graph(), self.used.buffer(8)
+        call = ag.eager(lambda given: None)
+        for used in (True, False):
+            given = self.used.buffer(8)
+            source = given if used else self.used.buffer(8)
+
+            def before(given: Any = given, source: Any = source) -> None:
+                with ag.graph(graph, stream=stream, breaks=True):
+                    call(ag.live("given", given))
+                    stream.copy(target, source)
+
+            def behind(given: Any = given, source: Any = source) -> None:
+                with ag.graph(graph, stream=stream, breaks=True):
+                    stream.copy(target, source)
+                    call(ag.live("given", given))
+
+            for body in (before, behind):
+                expect(ag.CaptureError, body) if used else body()
+                assert (graph.state == "empty") is used
+                graph.reset()
+
+    @needs(Capability.EVENTS)
+    def test_breaks_make_events_real(self) -> None:
+        """An event of a segment is waited for behind the break, in a call as well as in a later segment."""
+        stream, cell, graph = self.setup()
+        sides = [self.stream(), self.stream()]
+
+        @ag.eager(streams=sides[:1])
+        def call(event: ag.Event) -> None:
+            sides[0].wait(event)
+            self.enqueue_slow(sides[0], cell, 1, 7)
+
+        with ag.graph(graph, breaks=True):
+            self.enqueue_slow(stream, cell)
+            event = stream.record()
+            call(event)
+            stream.wait(event)
+            sides[1].wait(event)
+            self.enqueue_slow(sides[1], cell)
+            stream.wait(sides[1])
+        graph.replay()
+        want = 0
+        for _ in range(2):
+            want = (want * A + B + 7) * A + B
+        assert self.read(cell) == want
+        graph.reset()
+        expect(ag.DriverError, sides[0].wait, event)
+
     @needs(Capability.EVENTS)
     def test_breaks_wait_for_the_streams_that_are_named(self) -> None:
         """The next segment waits for what an eager call leaves on a stream that it was marked with."""
