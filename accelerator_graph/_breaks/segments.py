@@ -309,9 +309,9 @@ class SegmentedRunner(Runner):
 
     def simplest(self) -> Runner:
         """Return the only segment, if a run is nothing more, which can do all that graphs can; else this."""
-        if len(self._leases) > 1 or len(self.segments) != 1:
+        if len(self._recorded) > 1 or not self.steps:
             return self
-        (segment,) = self.segments
+        (segment,) = self._recorded
         segment.beside, segment.retained = self.beside, self.retained
         return segment
 

@@ -139,7 +139,7 @@ class BreakSearch:
 
 def _place(function: FunctionType) -> str:
     code: CodeType = inspect.unwrap(function).__code__
-    return f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
+    return f"{function.__qualname__} ({wording.short(code.co_filename)}:{code.co_firstlineno})"
 
 
 def _codes_of(function: Any) -> set[CodeType]:

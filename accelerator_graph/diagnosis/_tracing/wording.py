@@ -176,9 +176,12 @@ def _at(suspect: Suspect) -> str:
 
 
 def _line(place: Place) -> str:
-    file = place.file
-    here = os.getcwd() + os.sep
-    return f"{file.removeprefix(here)}:{place.line} in {place.function}"
+    return f"{short(place.file)}:{place.line} in {place.function}"
+
+
+def short(file: str) -> str:
+    """Return the name of a file as it is seen from here."""
+    return file.removeprefix(os.getcwd() + os.sep)
 
 
 def _with(error: CaptureError, message: str, found: Sequence[BreakingCall] = ()) -> CaptureError:
