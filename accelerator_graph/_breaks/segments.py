@@ -256,8 +256,8 @@ class SegmentedRunner(Runner):
         "_captured_on",
         "_host",
         "_last",
-        "_leases",
         "_lives",
+        "_recorded",
         "_run",
         "_waits_here",
         "noted",
@@ -272,7 +272,8 @@ class SegmentedRunner(Runner):
         """The segments and calls, in order."""
         self.noted: list[Mark] = []
         """The labels, in the nodes of the whole graph; the calls count as nodes."""
-        self._leases: list[Lease] = []
+        self._recorded: list[Runner] = []
+        """All segments; an empty one may be all by which a framework keeps the pool."""
         self._lives: frozenset[str] = frozenset()
         self._captured_on = place.stream
         self._host = works_on_host(place.stream)
@@ -287,9 +288,8 @@ class SegmentedRunner(Runner):
 
     def add(self, segment: Runner, *, empty: bool) -> None:
         """Run a segment that was just recorded; keep it unless it is empty."""
-        self._leases.append(segment.lease)  # the first one may be all that keeps the pool
+        self._recorded.append(segment)
         if empty:
-            segment.end("the segment is empty")
             return
         segment.instantiate()
         self.steps.append(segment)
@@ -475,16 +475,15 @@ class SegmentedRunner(Runner):
                 raise GraphStateError(f"the graph can't be reset: {_HALF}.")
             super().end(why)
             self._bound.clear()
-            for each in self.segments:
+            for each in self._recorded:
                 each.end(why)
-            for lease in self._leases:
-                lease.release()
+                each.lease.release()
             self.steps = []
 
     def after_fork(self, why: str) -> None:
         """As `end`, in a forked child."""
         self._run = None
-        for each in self.segments:
+        for each in self._recorded:
             each.after_fork(why)
         super().after_fork(why)
 

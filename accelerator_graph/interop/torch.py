@@ -5,7 +5,7 @@ allocator with a capture. So torch records the capture, and the library borrows 
 
 Two kinds of pools can't be used again by their ids, which are replaced. Up to torch 2.13, the allocator for
 pinned memory never leaves a pool into which a capture failed, and refuses the next capture into it. The other
-allocator refuses the id of a pool whose last graph is gone while an array still lives in the pool.
+allocator refuses the id of a pool whose last graph is gone, while an array still lives in the pool.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ instead: dict[PoolId, PoolId | None] = {}
 """By the id of a pool that torch can't use again the one that replaces it, `NEW` until there is one; None if
 none can replace it, since the pool is an object of torch's."""
 NEW: PoolId = (0, 0)
+_graphs: dict[PoolId, set[int]] = {}
+"""The recorders whose graphs torch has in a pool."""
 
 
 class Torch(Inspectable):
@@ -162,9 +164,9 @@ class Torch(Inspectable):
             empty_pinned()
 
     def release(self, pool: PoolId) -> None:
-        """Replace the id of a pool whose last graph is gone, since torch may refuse it from now on."""
-        if not pool[0] and not hasattr(pool, "owner"):
-            instead[pool] = NEW
+        """Forget what replaced the id of a pool that has ended, if nobody can use that id again."""
+        while pool[0] and pool in instead:
+            pool = instead.pop(pool) or NEW
 
     def pool_contents(self, pool: PoolId, device: int) -> base.PoolContents:
         """Return the segments of the pool that the caching allocator has."""
@@ -308,6 +310,8 @@ class TorchRecorder(FrameworkRecorder):
     graph_is_needed: bool = True
     _routed: bool = False
     """True once torch's allocator uses the pool."""
+    _together: set[int] | None = None
+    """The recorders of the pool, while torch has a graph of this one there."""
     _over: bool = False
 
     def __init__(
@@ -356,6 +360,8 @@ class TorchRecorder(FrameworkRecorder):
                 self.generators = [torch.cuda.default_generators[device], *self._registered]
                 for generator in self._registered:
                     graph.register_generator_state(generator)
+            self._together = _graphs.setdefault(self.pool, set())
+            self._together.add(id(self))
             try:
                 graph.capture_begin(pool=self.pool, capture_error_mode=mode)
             except RuntimeError as error:
@@ -402,6 +408,7 @@ class TorchRecorder(FrameworkRecorder):
                 graph.reset()
             if self._routed and not ended:
                 self._end_routing()
+            self._leave_pool()
         try:
             with contextlib.suppress(Exception):
                 self._reset_generators()
@@ -419,6 +426,16 @@ class TorchRecorder(FrameworkRecorder):
             first, second = self._given  # without the tuple, which may keep the object alive
             instead[first, second] = None if hasattr(self._given, "owner") else NEW
             native._cuda_releasePool(self.device, self.pool)
+
+    def _leave_pool(self) -> None:
+        """Replace the id of the pool if torch has no other graph there, since it refuses such an id."""
+        together, self._together = self._together, None
+        if together is not None:
+            together.discard(id(self))
+            if not together:
+                _graphs.pop(self.pool, None)
+                if not hasattr(self.pool, "owner"):
+                    instead.setdefault(self.pool, NEW)
 
     def _reset_generators(self) -> None:
         """Record nothing, once: generators whose capture failed stay in it until one has ended well."""
@@ -464,6 +481,7 @@ class TorchRecorder(FrameworkRecorder):
                 self.torch_graph.reset()
         except RuntimeError as error:
             raise _driver_error(error, self.backend, "reset") from error
+        self._leave_pool()
         self.pool = self._given = NEW  # they may have kept a MemPool alive
 
     destroy_graph = destroy_executable  # type: ignore[assignment]

@@ -142,6 +142,12 @@ PARTS = {
         "serving": Part("A serving set of 35 graphs in one pool", "python tests/gpu/serving_memory.py"),
         "kept": Part("The same, with the graphs kept", "python tests/gpu/serving_memory.py --keep"),
     },
+    "breaks": {
+        "faults": Part(
+            "Faults of captures with breaks, beside Meta's", "python tests/gpu/breaks_beside_peers.py faults"
+        ),
+        "costs": Part("What they cost, beside others", "python tests/gpu/breaks_beside_peers.py costs"),
+    },
     "gpus": {
         "tests": tests("several GPUs", "tests/gpu/test_several_gpus.py", "tests/gpu/test_ranks_of_gpus.py"),
         "devices": Part("A graph for each GPU", "python examples/graph_per_gpu.py"),

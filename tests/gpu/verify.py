@@ -4,9 +4,9 @@ Needs no network and installs nothing: the tests, the demo and the benchmarks ru
 interpreter that runs this script. Each part writes its section of DIR/NAME.md (by default
 docs/verified/cuda.md). The file begins with the commit and the versions, and names the parts that have not
 run yet; with another commit, other versions or another GPU it begins anew.
-With --examples: only the examples. With --memory: only what graphs take. With --gpus: only what needs two
-GPUs. With --backend hip the HIP backend and hip-python drive the NVIDIA GPU through the shim in
-tests/simulators/hip_on_cuda.
+With --examples: only the examples. With --memory: only what graphs take. With --breaks: only captures with
+breaks, beside their peers. With --gpus: only what needs two GPUs. With --backend hip the HIP backend and
+hip-python drive the NVIDIA GPU through the shim in tests/simulators/hip_on_cuda.
 Exit status 1 if a test or a command failed, or if the backend can't run here.
 """
 
@@ -91,6 +91,7 @@ def installed() -> str:
         "mpi4py",
         "mpich",
         "cupti-python",
+        "breakable-cuda-graphs",
     ):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
@@ -205,7 +206,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__,
         epilog="\n".join(
-            ("parts, each of at most a few minutes (examples, inspection, gpus: with that flag):", *listed)
+            (
+                "parts, each of at most a few minutes (those but cuda and hip: with that flag):",
+                *listed,
+            )
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -216,10 +220,13 @@ def main() -> int:
     only.add_argument("--memory", action="store_true", help="only the memory of graphs")
     only.add_argument("--examples", action="store_true", help="only the examples")
     only.add_argument("--inspection", action="store_true", help="only what looks into graphs")
+    only.add_argument("--breaks", action="store_true", help="only captures with breaks beside their peers")
     parser.add_argument("--name", help="by default the backend's, or hip-on-cuda")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "verified")
     options = parser.parse_args()
-    flags = [name for name in ("gpus", "examples", "inspection", "memory") if getattr(options, name)]
+    flags = [
+        name for name in ("gpus", "examples", "inspection", "memory", "breaks") if getattr(options, name)
+    ]
     what = flags[0] if flags else options.backend
     parts = PARTS[what]
     if unknown := set(options.part) - set(parts):

@@ -27,6 +27,8 @@ _routed = []
 _pinned = []  # the pools of the allocator for pinned memory, which stays if a capture fails
 """The pools that allocations go to."""
 pool_uses = Counter()
+_ended = set()
+"""Pools whose last graph is gone: torch's allocator refuses them until it has freed their memory."""
 MODES = {"global": 0, "thread_local": 1, "relaxed": 2}
 
 
@@ -149,6 +151,7 @@ def end_of_use(device, pool):
     pool_uses[pool] -= 1
     if not pool_uses[pool]:
         del pool_uses[pool]
+        _ended.add(pool)
 
 
 def end_allocate(device, pool):
@@ -183,6 +186,8 @@ class CUDAGraph:
             raise RuntimeError("CUDA graphs must be captured on a non-default stream.")
         self._generators.append(_default[stream.device_index])
         pool = tuple(pool) if pool else (_pools.append(0) or len(_pools), 0)
+        if pool in _ended:
+            raise RuntimeError("it->second->use_count > 0 INTERNAL ASSERT FAILED")
         pool_uses[pool] += 1
         if pool in _routed or pool in _pinned:
             raise RuntimeError("beginAllocateToPool: already recording to mempool_id")

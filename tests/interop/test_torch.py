@@ -770,6 +770,31 @@ def test_a_failed_capture_leaves_the_pool_to_others(monkeypatch, version):
     assert pool_uses == Counter([first.pool(), second.pool()])
 
 
+def test_a_pool_outlives_its_graphs_of_torch(monkeypatch):
+    x, pool = Array(), ag.graph_pool_handle()
+    with pytest.warns(ag.EmptyGraphWarning):
+        first = captured(ag.Graph(), lambda: None, pool=pool)
+    torch = install(monkeypatch, "torch", interop_fake_torch.torch())
+    for i in (1, 2):
+        g = captured(ag.Graph(), lambda i=i: torch.fill(x, i), pool=pool)
+        g.replay()
+        assert value(x) == i
+        g.reset()
+    assert first.num_nodes == 0
+
+
+def test_a_break_may_come_before_any_work(torch):
+    x, g = Array(), ag.Graph()
+    with ag.graph(g, breaks=True):
+        ag.graph_break()
+        torch.fill(x, 1)
+        ag.graph_break()
+    x.clear()
+    g.replay()
+    assert value(x) == 1
+    assert len(pool_uses) == 1
+
+
 def test_a_capture_that_the_driver_does_not_begin_gives_the_pool_back(torch):
     faults, x, g = Faults("libcuda.so.1"), Array(), ag.Graph()
     faults.fail("cuStreamBeginCapture", code=2)
