@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -34,7 +35,6 @@ REFUSED: dict[str, str] = {
     "set_node()": f"the segments of a graph with breaks are not changed; {_ANEW}",
     "set_nodes()": f"the segments of a graph with breaks are not changed; {_ANEW}",
     "instantiate()": f"the segments of a graph with breaks have their executables; {_ANEW}",
-    "profile()": "a graph with breaks takes the time of its calls as well; use a profiler of the program",
     "raw_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
     "raw_executable()": "a graph with breaks is several executables, and none of them is the whole",
     "raw_cuda_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
@@ -218,6 +218,10 @@ class EagerCall(EagerPart):
         return f"other Python values ({signature!r}, and not {self._signature!r})"
 
 
+Step = tuple[Callable[[], None], EagerCall | None]
+"""What launches a segment, or a call that comes between two."""
+
+
 def _no_launch() -> None:
     pass
 
@@ -263,7 +267,7 @@ class SegmentedRunner(Runner):
         self._captured_on = place.stream
         self._host = works_on_host(place.stream)
         self._waits_here = Capability.EVENTS not in place.stream._backend.capabilities(place.stream.device)
-        self._bound: dict[Any, list[tuple[Callable[[], None], EagerCall | None]]] = {}
+        self._bound: dict[Any, list[Step]] = {}
         self._run: object = None
         """Stands for the run that is under way."""
         self._last = place.stream
@@ -359,12 +363,16 @@ class SegmentedRunner(Runner):
         """Replay on a stream."""
         self.run(stream, {})
 
-    def replay_with(self, live: Mapping[str, object], stream: Stream | None) -> None:
+    def replay_with(
+        self, live: Mapping[str, object], stream: Stream | None, mark: Callable[[], object] | None = None
+    ) -> None:
         """Replay with these live objects."""
-        self.run(stream or self.destination(), live)
+        self.run(stream or self.destination(), live, mark)
 
-    def run(self, stream: Stream, live: Mapping[str, object]) -> None:
+    def run(self, stream: Stream, live: Mapping[str, object], mark: Callable[[], Any] | None = None) -> None:
         """Run the segments and calls on a stream, with these live objects.
+
+        Calls `mark` before each of them and after the last one, with the stream as the current one.
 
         Raises
         ------
@@ -386,7 +394,11 @@ class SegmentedRunner(Runner):
                         reason="illegal_call",
                     )
                 self._follow(stream)
-                stream_stack.within(stream, self._steps, stream, live)
+                steps = self._steps_on(stream)
+                if mark is not None:
+                    marked = (mark, None)
+                    steps = [*chain.from_iterable((marked, each) for each in steps), marked]
+                stream_stack.within(stream, self._make, steps, stream, live)
             finally:
                 self._end_run(mine)
         finally:
@@ -417,10 +429,10 @@ class SegmentedRunner(Runner):
             fact = f"no {missing[0]!r} was given" if missing else f"the capture has no live {more[0]!r}"
             raise GraphStateError(f"Graph.replay(): {fact}; live= gives {sorted(wanted)}.")
 
-    def _steps(self, stream: Stream, live: Mapping[str, object]) -> None:
+    def _make(self, steps: Iterable[Step], stream: Stream, live: Mapping[str, object]) -> None:
         with ExitStack() as stack:
             now: tuple[ModeState, ...] | None = None
-            for launch, call in self._steps_on(stream):
+            for launch, call in steps:
                 if call is None:
                     launch()
                     continue
@@ -434,7 +446,7 @@ class SegmentedRunner(Runner):
                     stream.synchronize()
                 call.run(stream, live)
 
-    def _steps_on(self, stream: Stream) -> list[tuple[Callable[[], None], EagerCall | None]]:
+    def _steps_on(self, stream: Stream) -> list[Step]:
         """Return what launches each segment on a stream, and the calls in their places."""
         key = self._key(stream)
         found = self._bound.get(key)

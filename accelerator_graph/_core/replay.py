@@ -674,10 +674,15 @@ class Runner:
             with suppress(TypeError):  # it can't be referenced weakly
                 self.latest = Latest(named, held, launch)
 
-    def replay_with(self, live: Mapping[str, object], stream: Stream | None) -> None:
-        """Launch with live objects, which only graphs with breaks have. Raises as `Graph.replay`."""
+    def replay_with(
+        self, live: Mapping[str, object], stream: Stream | None, mark: Callable[[], object] | None = None
+    ) -> None:
+        """Launch a graph with breaks, and call `mark` ahead of each part and behind the last one.
+
+        Raises as `Graph.replay`; `GraphStateError` if the graph has no breaks.
+        """
         raise GraphStateError(
-            "Graph.replay(): live= is for graphs with breaks, captured with graph(g, breaks=True); the work "
+            "live= is for graphs with breaks, captured with graph(g, breaks=True); the work "
             "of this one has its arguments from the capture."
         )
 

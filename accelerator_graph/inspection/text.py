@@ -190,7 +190,16 @@ def profile_table(profile: GraphProfile) -> str:
     nodes = "" if profile.nodes is None else f", {count(profile.nodes, 'node')}"
     headline = f"graph of {profile.backend}, device {profile.device}{nodes}: {replay_time(profile)}"
     return "\n".join(
-        map(printable, [headline, *_label_table(profile), *_kernel_table(profile), *profile.notes])
+        map(
+            printable,
+            [
+                headline,
+                *_label_table(profile),
+                *_kernel_table(profile),
+                *_part_table(profile),
+                *profile.notes,
+            ],
+        )
     )
 
 
@@ -275,6 +284,27 @@ def _kernel_table(profile: GraphProfile, most: int = 20) -> Iterator[str]:
         yield "  ".join([*cells, row[3]])
     if len(order) > most:
         yield f"... and {count(len(order) - most, 'more function')}"
+
+
+def _part_table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
+    """Yield a row for each segment and each call of a graph with breaks, up to a number of rows."""
+    if not profile.parts:
+        return
+    rows = [("time", "on the host", "share", "segment or call")]
+    whole = profile.parts[-1].begin + profile.parts[-1].time
+    for each in profile.parts[:most]:
+        nodes = "" if each.nodes is None else count(each.nodes, "node")
+        where = place(each) if each.is_call else nodes
+        share = f"{each.time / whole:.0%}" if whole else ""
+        rows.append(
+            (duration(each.time), duration(each.host), share, f"{fitting(each.name)}  {where}".rstrip())
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)]
+        yield "  ".join([*cells, row[3]])
+    if len(profile.parts) > most:
+        yield f"... and {count(len(profile.parts) - most, 'more part')}"
 
 
 def _overlapping(labels: Sequence[LabelTime]) -> list[str]:

@@ -1,10 +1,13 @@
 """Captures with breaks on the cpu backend: arguments, results, labels, refusals, interrupts."""
 
 import gc
+import json
 import random
 import threading
+import time
 import weakref
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -391,7 +394,6 @@ def test_what_a_graph_with_breaks_does_not_do(stream, tmp_path):
         "recapture": lambda: graph.recapture().__enter__(),
         "set_node": lambda: graph.set_node(0, enabled=False),
         "set_nodes": lambda: graph.set_nodes({0: {"enabled": False}}),
-        "profile": graph.profile,
         "raw_graph": graph.raw_graph,
         "raw_executable": graph.raw_executable,
     }
@@ -408,6 +410,48 @@ def test_what_a_graph_with_breaks_does_not_do(stream, tmp_path):
     stream.synchronize()
     assert graph.check().wrong == ()
     assert "4 nodes" not in str(graph.memory())
+
+
+def test_a_profile_has_each_segment_and_each_call(stream):
+    x, y = np.zeros(3), np.zeros(3)
+
+    @ag.eager
+    def slow(batch):
+        time.sleep(batch[0])
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        launch(np.add, x, 1, x)
+        slow(ag.live("batch", [0]))
+        launch(time.sleep, 0.02)
+        ag.graph_break()
+        launch(np.copyto, y, x)
+    profile = graph.profile(3, state=[x], live={"batch": [0.02]})
+    assert x.tolist() == [1] * 3
+    assert y.tolist() == [7] * 3
+    first, call, second, third = profile.parts
+    assert [each.name for each in profile.parts if not each.is_call] == [
+        "segment 1",
+        "segment 2",
+        "segment 3",
+    ]
+    assert (call.name.rpartition(".")[2], call.nodes, call.is_call) == ("slow", None, True)
+    assert (first.nodes, second.nodes, third.nodes, profile.nodes) == (1, 1, 1, 3)
+    assert min(call.time, call.host, second.time) > 20_000 > second.host
+    assert all(later.begin == each.begin + each.time for each, later in pairwise(profile.parts))
+    assert profile.median >= call.time
+    assert f"slow  test_breaks.py:{call.line}" in str(profile)
+    assert "segment 3  1 node" in str(profile)
+    events = json.loads(profile.to_trace())["traceEvents"]
+    assert [each["name"] for each in events if each["ph"] == "X"][1:] == [each.name for each in profile.parts]
+    with pytest.raises(ag.GraphStateError, match="no 'batch' was given"):
+        graph.profile(1)
+    with pytest.raises(ag.UnsupportedError, match="a graph with breaks can't be copied"):
+        graph.profile(1, kernels=True, live={"batch": [0]})
+    with ag.Graph() as plain:
+        launch(int)
+    with pytest.raises(ag.GraphStateError, match="live= is for graphs with breaks"):
+        plain.profile(1, live={})
 
 
 def test_what_can_not_be_marked():
