@@ -172,18 +172,10 @@ def test_what_can_not_be_captured_is_left_out(program):
 
 
 def test_mixtral_is_captured_with_breaks():
-    transformers = pytest.importorskip("transformers")
-    sizes = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4}
-    config = transformers.MixtralConfig(**sizes, **heads, max_position_embeddings=64)
-    model = transformers.AutoModelForCausalLM.from_config(
-        config, attn_implementation="eager", experts_implementation="eager"
-    )
-    model = model.to("cuda").eval()
+    pytest.importorskip("transformers")
+    from breaks.mixtral import mixtral
 
-    def logits(tokens):
-        return model(input_ids=tokens, use_cache=False).logits
-
+    logits = mixtral("cuda")
     f = ag.graphed(logits, warmup=1, on_capture_error="break")
 
     def compare():

@@ -70,6 +70,10 @@ def test_a_call_is_left_out_and_each_call_does_its_work_once(cell):
     assert breaks_of(f) == ["Cell.look"] * 2
 
 
+def waits():
+    ag.current_stream().synchronize()
+
+
 def waits_for_a_number():
     ag.current_stream().synchronize()
     return 0
@@ -97,6 +101,7 @@ INSIDE = {
     "another result": waits_for_a_length,
     "a generator": lambda: list(waits_at_last()),
     "a recursion": lambda: waits_inside(3),
+    "a table": waits,
     "no name": lambda: ag.current_stream().synchronize(),
 }
 

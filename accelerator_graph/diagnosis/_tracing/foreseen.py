@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from .suspects import Rules, Suspect, after_call
 
 if TYPE_CHECKING:
     from ...backends.base import AnyBackend as Backend
+
+_WRAPPERS = (os.path.join("_dynamo", "eval_frame.py"), os.path.join("torch", "_compile.py"))
 
 
 class Foreseen:
@@ -88,7 +91,7 @@ class Foreseen:
         if self._is_elsewhere() or not self._goes_on():
             yield
             return
-        suspect = Suspect(stack_of(sys._getframe(2)))
+        suspect = Suspect(stack_of(_calling(sys._getframe(2))))
         suspect.name = name if suspect.advice() is None else ""
         self._before(suspect, suspect)
         try:
@@ -116,3 +119,12 @@ class Foreseen:
     def _after(self) -> None:
         """Go on after the call."""
         self._inside = None
+
+
+def _calling(frame: FrameType) -> FrameType:
+    """Return the frame that has called an operator, beyond what watches it and torch's wrappers of that."""
+    while frame.f_back is not None and (
+        is_passive(frame.f_code) or frame.f_code.co_filename.endswith(_WRAPPERS)
+    ):
+        frame = frame.f_back
+    return frame

@@ -247,12 +247,14 @@ def waited(torch: Any, seen: Callable[[], object]) -> Undo:
 
 
 def _crosses(torch: Any, args: Any, kwargs: Any) -> bool:
-    """Return True if a copy between host and device waits."""
+    """Return True if a copy between host and device waits, or is refused for memory that is not pinned."""
     source = args[-1] if len(args) == 1 else args[1]
     target = kwargs.get("device") if len(args) == 1 else args[0].device
-    if kwargs.get("non_blocking") or any(each is True for each in args[2:]) or target is None:
+    if target is None or {source.device.type, torch.device(target).type} != {"cpu", "cuda"}:
         return False
-    return {source.device.type, torch.device(target).type} == {"cpu", "cuda"}
+    at_once = not (kwargs.get("non_blocking") or any(each is True for each in args[2:]))
+    host = source if source.device.type == "cpu" else args[0]
+    return at_once or (host.device.type == "cpu" and not host.is_pinned())
 
 
 def _has_mask(torch: Any, name: str, args: Any) -> bool:
