@@ -316,7 +316,7 @@ class SegmentedRunner(Runner):
         self.counted = _sum(each.counted for each in segments)
         self.beside = self._captured_on is not graph._home
         self.retained += tuple(graph._retained or ())
-        self.observations = tuple(each for part in segments for each in part.observations)
+        self.observations = tuple(each for part in self.steps for each in part.observations)
         self.lease = lease
         self._lives = frozenset(name for each in self.calls for name in each.lives)
         if self.beside:  # what follows the block there comes after this first run
