@@ -10,7 +10,7 @@ from weakref import ref
 
 from .._arrays.arrays import detaching, on_device, on_host
 from .._arrays.containers import is_container, only_tuples, parts_of, rebuild
-from .._arrays.placement import works_on_host
+from .._arrays.placement import extent, works_on_host
 from .._core import stream_stack
 from .._core.replay import Binding, EagerPart, Runner, make_room
 from .._core.streams import Stream, as_stream, describe, innermost
@@ -153,6 +153,13 @@ class EagerCall(EagerPart):
                     "under no_grad().",
                     capability="autograd",
                 )
+
+    @property
+    def nbytes(self) -> int | None:
+        """How large the arrays are that it has returned in the capture, without those that it was given."""
+        given = {id(each) for each in _leaves_of(self._given)}
+        extents = [extent(each) for each in self._results if id(each) not in given]
+        return None if None in extents else sum(each[1] - each[0] for each in extents if each)
 
     def run(self, stream: Stream, live: Mapping[str, object]) -> None:
         """Call it, in a replay, and copy what it returns to where the next segment reads it."""

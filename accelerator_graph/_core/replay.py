@@ -396,6 +396,11 @@ class EagerPart:
         self.observations: list[Any] = []
         """What was observed of it in the capture."""
 
+    @property
+    def nbytes(self) -> int | None:
+        """How large the arrays are that it has made and returned in the capture, if that is known."""
+        return None
+
 
 class Runner:
     """A captured graph, its executable once there is one, and what replays need beside.

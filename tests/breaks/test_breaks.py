@@ -455,6 +455,27 @@ def test_a_profile_has_each_segment_and_each_call(stream):
         plain.profile(1, live={})
 
 
+def test_memory_has_the_results_of_calls(stream):
+    x = np.zeros(1000)
+    graph, plain = ag.Graph(), ag.Graph()
+    with ag.graph(graph, breaks=True):
+        launch(np.add, x, 1, x)
+        launch(np.copyto, x, ag.eager(lambda x: (x + 1, x))(x)[0])
+        launch(np.copyto, x[:10], ag.eager(lambda x: [x[:10] + 1])(x)[0])
+    with plain:
+        launch(int)
+    memory = graph.memory()
+    assert memory.results.nbytes == 8080
+    assert memory.nbytes >= 8080
+    assert "results of eager calls" in str(memory)
+    assert "what 2 eager calls returned in the capture" in str(memory)
+    assert ag.GraphMemory.from_json(memory.to_json()) == memory
+    report = ag.memory_report([graph, plain])
+    assert report.on_devices >= 8080
+    assert "results of eager calls: 7.9 KiB" in str(report)
+    assert "eager" not in str(plain.memory())
+
+
 @pytest.mark.promise("breaks-have-their-collectives")
 def test_ranks_are_compared_by_the_collectives_of_segments_and_calls(stream):
     def captured(*order):
