@@ -23,7 +23,7 @@ PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
     "modules": 227,
-    "lines of Python": 49_091,
+    "lines of Python": 49_142,
     "lines of C": 2_900,
     "modules of the core": 19,
     "imports in the core": 51,

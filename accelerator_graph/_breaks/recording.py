@@ -182,13 +182,14 @@ class Recording:
         self._runner.settle()
         thread.recording = None
         thread.calls += 1
+        capture_table.thread.between = made.observations
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
             error.add_note(f"It came from {made.what}.")
             raise
         finally:
-            thread.recording = self
+            thread.recording, capture_table.thread.between = self, None
         made.first(result, args, kwargs)
         self._runner.steps.append(made)
         self.begin_segment()
@@ -267,6 +268,7 @@ class Recording:
     def _leave(self) -> None:
         if thread.recording is self:
             thread.recording = None
+        capture_table.thread.between = None
         self._marks.close()
         if self._entry is not None:
             stream_stack.leave(self._entry)

@@ -10,7 +10,7 @@ from weakref import ref
 
 from .._arrays.arrays import detaching, on_device, on_host
 from .._arrays.containers import leaves_of, only_tuples, rebuild
-from .._arrays.placement import works_on_host
+from .._arrays.placement import extent, works_on_host
 from .._core import stream_stack
 from .._core.replay import Binding, EagerPart, Runner, make_room
 from .._core.streams import Stream, as_stream, describe, innermost
@@ -150,6 +150,13 @@ class EagerCall(EagerPart):
                 "under no_grad().",
                 capability="autograd",
             )
+
+    @property
+    def nbytes(self) -> int | None:
+        """How large the arrays are that it has returned in the capture, without those that it was given."""
+        given = {id(each) for each in leaves_of(self._given)}
+        extents = [extent(each) for each in self._results if id(each) not in given]
+        return None if None in extents else sum(each[1] - each[0] for each in extents if each)
 
     def run(self, stream: Stream, live: Mapping[str, object]) -> None:
         """Call it, in a replay, and copy what it returns to where the next segment reads it."""
@@ -305,7 +312,7 @@ class SegmentedRunner(Runner):
         self.counted = _sum(each.counted for each in segments)
         self.beside = self._captured_on is not graph._home
         self.retained += tuple(graph._retained or ())
-        self.observations = tuple(each for part in segments for each in part.observations)
+        self.observations = tuple(each for part in self.steps for each in part.observations)
         self.lease = lease
         self._lives = frozenset(name for each in self.calls for name in each.lives)
         if self.beside:  # what follows the block there comes after this first run

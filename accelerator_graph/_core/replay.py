@@ -385,7 +385,7 @@ class Changing(Section):
 class EagerPart:
     """A call between two segments of a graph with breaks."""
 
-    __slots__ = ("file", "held", "line", "name")
+    __slots__ = ("file", "held", "line", "name", "observations")
 
     def __init__(self, name: str, file: str, line: int) -> None:
         self.name = name
@@ -393,6 +393,13 @@ class EagerPart:
         self.line = line
         self.held: tuple[object, ...] = ()
         """What it keeps alive: its arguments, and what it has returned in the capture."""
+        self.observations: list[Any] = []
+        """What was observed of it in the capture."""
+
+    @property
+    def nbytes(self) -> int | None:
+        """How large the arrays are that it has made and returned in the capture, if that is known."""
+        return None
 
 
 class Runner:

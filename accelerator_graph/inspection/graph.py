@@ -15,6 +15,7 @@ from .contents import Label
 from .description import GraphDescription
 from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from .profile import GraphProfile
+from .text import count
 
 if TYPE_CHECKING:
     from .._core.capture import Captured
@@ -211,7 +212,20 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
         _sum_of_touched(runner, pool, segments),
         segments,
         pool,
+        _results([each for each in runner.parts if isinstance(each, replay.EagerPart)]),
     )
+
+
+def _results(calls: Sequence[replay.EagerPart]) -> MemoryAmount:
+    found = [each.nbytes for each in calls]
+    if not calls:
+        return MemoryAmount(0, "the graph makes no eager calls")
+    if None in found:
+        return MemoryAmount(None, "an array that an eager call returned does not say how large it is")
+    note = (
+        f"what {count(len(calls), 'eager call')} returned in the capture, to which replays copy; in no pool"
+    )
+    return MemoryAmount(sum(each or 0 for each in found), note)
 
 
 def _sum(amounts: Iterable[MemoryAmount]) -> MemoryAmount:

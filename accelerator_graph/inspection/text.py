@@ -351,6 +351,7 @@ def graph_table(memory: GraphMemory) -> str:
         ("of the pool, touched by this graph", memory.touched),
         (f"pool {pool.id} of {count(pool.graphs, 'graph')}", pool.held),
         ("of the pool, used by live arrays", pool.used),
+        *([("results of eager calls", memory.results)] if memory.results.nbytes != 0 else []),
     ]
     width = max(len(title) for title, _ in rows)
     sizes = [shown(amount.nbytes) for _, amount in rows]
@@ -376,11 +377,13 @@ def report_table(report: MemoryReport) -> str:
         ).rstrip()
         for row in rows
     ]
+    results = sum(each.results.nbytes or 0 for each in graphs)
     lines = [
         f"memory of {count(len(graphs), 'graph')}, biggest first",
         *table,
         "",
         *map(_pool, report.pools),
+        *([f"results of eager calls: {size(results)}"] if results else []),
         *(_device(*each) for each in report.devices),
         f"together on the device: {size(report.on_devices)}{_doubt(report, on_device=True)}",
         f"together on the host: {size(report.on_host)}{_doubt(report, on_device=False)}",

@@ -15,6 +15,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._breaks import marks
 from accelerator_graph._core import capture_table
+from accelerator_graph.diagnosis.ranks import RankRecord, compare
 from accelerator_graph.inspection.progress import markers_of
 from core.test_interrupts import Interrupter, sample
 
@@ -452,6 +453,57 @@ def test_a_profile_has_each_segment_and_each_call(stream):
         launch(int)
     with pytest.raises(ag.GraphStateError, match="live= is for graphs with breaks"):
         plain.profile(1, live={})
+
+
+def test_memory_has_the_results_of_calls(stream):
+    x = np.zeros(1000)
+    graph, plain = ag.Graph(), ag.Graph()
+    with ag.graph(graph, breaks=True):
+        launch(np.add, x, 1, x)
+        launch(np.copyto, x, ag.eager(lambda x: (x + 1, x))(x)[0])
+        launch(np.copyto, x[:10], ag.eager(lambda x: [x[:10] + 1])(x)[0])
+    with plain:
+        launch(int)
+    memory = graph.memory()
+    assert memory.results.nbytes == 8080
+    assert memory.nbytes >= 8080
+    assert "results of eager calls" in str(memory)
+    assert "what 2 eager calls returned in the capture" in str(memory)
+    assert ag.GraphMemory.from_json(memory.to_json()) == memory
+    report = ag.memory_report([graph, plain])
+    assert report.on_devices >= 8080
+    assert "results of eager calls: 7.9 KiB" in str(report)
+    assert "eager" not in str(plain.memory())
+
+
+@pytest.mark.promise("breaks-have-their-collectives")
+def test_ranks_are_compared_by_the_collectives_of_segments_and_calls(stream):
+    def captured(*order):
+        graph = ag.Graph(keep_graph=True)
+        with ag.graph(graph, breaks=True):
+            for kind, breaks in order:
+                (ag.eager(collective) if breaks else collective)(kind)
+        return graph
+
+    def collective(kind):
+        launch(int)
+        ag.note_collective(kind, "float32", 4)
+
+    same = [("all_reduce", False), ("broadcast", True), ("all_gather", False)]
+    graphs = [captured(*same), captured(*same), captured(*((kind, False) for kind, _ in same))]
+    assert [each.kind for each in graphs[0].collectives] == ["all_reduce", "broadcast", "all_gather"]
+    for graph in graphs:
+        graph.replay()
+        assert len(graph.collectives) == 3
+    ag.note_collective("all_reduce", "float32", 4)  # of no call
+    records = [RankRecord.of(i, graph) for i, graph in enumerate([*graphs, captured(*same[1:], same[0])])]
+    differences, notes = compare({0: records[0], 1: records[1]}, [0, 1], strict=True)
+    assert (differences, notes) == ([], [])
+    differences, notes = compare({0: records[0], 2: records[2]}, [0, 2], strict=False)
+    assert differences == []
+    assert "1 eager node" in notes[0]
+    differences, _ = compare({0: records[0], 3: records[3]}, [0, 3], strict=False)
+    assert "collective 1 is all_reduce of 4 float32" in differences[0]
 
 
 def test_what_can_not_be_marked():

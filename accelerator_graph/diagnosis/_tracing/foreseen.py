@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..._core import stream_stack
 from ...interop.base import Inspectable, Undo
-from .places import is_passive, stack_of
+from .places import beyond_watches, is_passive, stack_of
 from .streams import WAITS
 from .suspects import Rules, Suspect, after_call
 
 if TYPE_CHECKING:
     from ...backends.base import AnyBackend as Backend
-
-_WRAPPERS = (os.path.join("_dynamo", "eval_frame.py"), os.path.join("torch", "_compile.py"))
 
 
 class Foreseen:
@@ -91,7 +88,7 @@ class Foreseen:
         if self._is_elsewhere() or not self._goes_on():
             yield
             return
-        suspect = Suspect(stack_of(_calling(sys._getframe(2))))
+        suspect = Suspect(stack_of(beyond_watches(sys._getframe(2))))
         suspect.name = name if suspect.advice() is None else ""
         self._before(suspect, suspect)
         try:
@@ -119,12 +116,3 @@ class Foreseen:
     def _after(self) -> None:
         """Go on after the call."""
         self._inside = None
-
-
-def _calling(frame: FrameType) -> FrameType:
-    """Return the frame that has called an operator, beyond what watches it and torch's wrappers of that."""
-    while frame.f_back is not None and (
-        is_passive(frame.f_code) or frame.f_code.co_filename.endswith(_WRAPPERS)
-    ):
-        frame = frame.f_back
-    return frame
