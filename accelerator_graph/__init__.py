@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from .inspection.progress import progress as progress
     from .inspection.timings import KernelTime as KernelTime
     from .inspection.timings import LabelTime as LabelTime
+    from .inspection.timings import PartTime as PartTime
     from .interop.base import Collective as Collective
 
 __version__ = "0.1.0"
@@ -138,7 +139,7 @@ _NAMES = {
     ".inspection.progress": "progress",
     ".inspection.fingerprint": "Fingerprint",
     ".inspection.profile": "GraphProfile",
-    ".inspection.timings": "KernelTime LabelTime",
+    ".inspection.timings": "KernelTime LabelTime PartTime",
     ".interop.base": "Collective",
 }
 """The public names by the module that defines them, which is imported on first use."""

@@ -493,15 +493,21 @@ class Graph(BaseGraph):
             return None
 
     def profile(
-        self, replays: int = 20, state: Iterable[object] | None = None, *, kernels: bool = False
+        self,
+        replays: int = 20,
+        state: Iterable[object] | None = None,
+        *,
+        kernels: bool = False,
+        live: Mapping[str, object] | None = None,
     ) -> inspection.GraphProfile:
         """Run the graph's work to find out how long it takes, and how long each label in it.
 
         Replays the graph three times to warm up, and then as often as `replays` says. If the graph is kept
         and has labels, these replays alternate with those of a copy that has events at the borders of the
         labels. A graph that allocates or frees memory or has conditional nodes can't be copied: it is timed
-        as a whole. The work is really done, so outputs and whatever else it writes change. Goes where
-        `replay` would go, and waits until it is done.
+        as a whole. A graph with breaks is timed by its segments and eager calls instead. The work is really
+        done, so outputs and whatever else it writes change. Goes where `replay` would go, and waits until it
+        is done.
 
         Parameters
         ----------
@@ -513,6 +519,8 @@ class Graph(BaseGraph):
         kernels : bool
             Also time single kernels: run a copy of a kept graph under CUDA's profiler, which the package
             ``cupti-python`` contains.
+        live : mapping, optional
+            The live objects of a graph with breaks, as in `replay`.
 
         Returns
         -------
@@ -527,13 +535,14 @@ class Graph(BaseGraph):
         TypeError, ValueError
             An argument is of the wrong type or value. Nothing has run.
         UnsupportedError
-            The backend has no events with timing, or `kernels` is True and the profiler can't be used.
+            The backend has no events with timing, or `kernels` is True and the profiler can't be used, or the
+            graph has breaks.
         DriverError
             The work failed.
         """
         from .inspection.graph import profile
 
-        return profile(self, replays, state, kernels)
+        return profile(self, replays, state, kernels, live)
 
     def debug_dump(
         self,

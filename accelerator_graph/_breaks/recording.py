@@ -57,8 +57,8 @@ class Recording:
         Abandons everything if the end of the ``with`` block is skipped.
     """
 
-    kind: type[Capture] = Capture
-    """The class of the captures of the segments."""
+    kind: Callable[[Where, PoolId | None, CaptureMode], Capture] = Capture
+    """Makes the captures of the segments."""
 
     runs = True
     """Whether segments run as soon as they are recorded."""
@@ -209,13 +209,15 @@ class Recording:
         made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)
         self._runner.settle()
         thread.recording = None
+        thread.calls += 1
+        capture_table.thread.between = made.observations
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
             error.add_note(f"It came from {made.what}.")
             raise
         finally:
-            thread.recording = self
+            thread.recording, capture_table.thread.between = self, None
         made.first(result, args, kwargs)
         self._runner.steps.append(made)
         self.begin_segment()
@@ -285,8 +287,8 @@ class Recording:
         runner.finish(graph, capture.lease, ran=True)
         if runner.counted == 0 and len(runner.steps) == 0:
             graph._found_empty(capture.subject)
-        graph._runner = runner
-        graph._make_ready(runner)
+        graph._runner = simplest = runner.simplest()
+        graph._make_ready(simplest)
         graph._capture = capture.guard = None
         capture.observations.clear()
         capture.retained = []
@@ -318,7 +320,7 @@ class Recording:
             self._graph._recover()
         finally:
             self.drop()
-            if self._graph._runner is self._runner:
+            if self._graph._runner is not None:
                 self._graph._empty()
 
     def drop(self) -> None:
@@ -329,6 +331,7 @@ class Recording:
     def _leave(self) -> None:
         if thread.recording is self:
             thread.recording = None
+        capture_table.thread.between = None
         self._marks.close()
         if self._entry is not None:
             stream_stack.leave(self._entry)

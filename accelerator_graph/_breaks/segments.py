@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from .._arrays.arrays import detaching, on_device, on_host
-from .._arrays.containers import is_container, only_tuples, parts_of, rebuild
-from .._arrays.placement import works_on_host
+from .._arrays.containers import leaves_of, only_tuples, rebuild
+from .._arrays.placement import extent, works_on_host
 from .._core import stream_stack
-from .._core.replay import Binding, ConditionalPart, EagerPart, Runner, make_room, segments_in
+from .._core.replay import Binding, ConditionalPart, EagerPart, Runner, calls_in, make_room, segments_in
 from .._core.streams import Stream, as_stream, describe, innermost
 from ..backends.base import Capability
 from ..errors import CaptureError, GraphStateError, UnsupportedError
@@ -35,7 +36,6 @@ _REFUSED: dict[str, str] = {
     "set_node()": f"the segments of {{}} are not changed; {_ANEW}",
     "set_nodes()": f"the segments of {{}} are not changed; {_ANEW}",
     "instantiate()": f"the segments of {{}} have their executables; {_ANEW}",
-    "profile()": "{} takes the time of the host between its segments as well; use a profiler of the program",
     "raw_graph()": "{} is several graphs of the runtime, and none of them is the whole",
     "raw_executable()": "{} is several executables, and none of them is the whole",
     "raw_cuda_graph()": "{} is several graphs of the runtime, and none of them is the whole",
@@ -106,7 +106,7 @@ class EagerCall(EagerPart):
         self._given = given
         self.held = (*given[0], *given[1].values())
         self._reader = reader
-        self.lives = tuple(each.name for each in _leaves_of(given) if isinstance(each, Live))
+        self.lives = tuple(each.name for each in leaves_of(given) if isinstance(each, Live))
         """The names of the live objects among the arguments."""
         self._fixed = not self.lives and all(map(only_tuples, (*given[0], *given[1].values())))
         self._copies = on_host if works_on_host(stream) else on_device
@@ -147,16 +147,20 @@ class EagerCall(EagerPart):
         return signature
 
     def _refuse_gradients(self, value: Any, verb: str) -> None:
-        for _, x, array_type in self._reader.arrays_in(value, ""):
-            if array_type.kind != "tensor":
-                continue
-            if x.requires_grad and array_type.package.is_grad_enabled():
-                raise UnsupportedError(
-                    f"{self.what} {verb} a tensor that requires grad, and no gradients pass through a break: "
-                    "the backward pass would read what the capture has saved. Pass its detach(), or capture "
-                    "under no_grad().",
-                    capability="autograd",
-                )
+        if self._reader.requires_grad(value):
+            raise UnsupportedError(
+                f"{self.what} {verb} a tensor that requires grad, and no gradients pass through a break: "
+                "the backward pass would read what the capture has saved. Pass its detach(), or capture "
+                "under no_grad().",
+                capability="autograd",
+            )
+
+    @property
+    def nbytes(self) -> int | None:
+        """How large the arrays are that it has returned in the capture, without those that it was given."""
+        given = {id(each) for each in leaves_of(self._given)}
+        extents = [extent(each) for each in self._results if id(each) not in given]
+        return None if None in extents else sum(each[1] - each[0] for each in extents if each)
 
     def run(self, stream: Stream, live: Mapping[str, object]) -> None:
         """Call it, in a replay, and copy what it returns to where the next segment reads it."""
@@ -228,14 +232,6 @@ class EagerCall(EagerPart):
 def _clear(arrays: Sequence[Any], rows: int) -> None:
     for x in arrays:
         x[rows:] = 0
-
-
-def _leaves_of(value: Any) -> Iterable[Any]:
-    if is_container(type(value)):
-        for _, part in parts_of(value):
-            yield from _leaves_of(part)
-    else:
-        yield value
 
 
 class HostTest(ConditionalPart):
@@ -379,11 +375,19 @@ class SegmentedRunner(Runner):
         self.counted = _sum(each.counted for each in segments)
         self.beside = self._captured_on is not graph._home
         self.retained += tuple(graph._retained or ())
-        self.observations = tuple(each for part in segments for each in part.observations)
+        self.observations = tuple(each for part in self.steps for each in part.observations)
         self.lease = lease
         self._lives = frozenset(name for each in self.calls for name in each.lives)
         if ran and self.beside:  # what follows the block there comes after this first run
             self._follow(self.home if graph._home is None else graph._home)
+
+    def simplest(self) -> Runner:
+        """Return the only segment, if a run is nothing more, which can do all that graphs can; else this."""
+        if len(self._recorded) > 1 or not self.steps:
+            return self
+        (segment,) = self._recorded
+        segment.beside, segment.retained = self.beside, self.retained
+        return segment
 
     @property
     def parts(self) -> Sequence[Runner | EagerPart]:
@@ -417,7 +421,7 @@ class SegmentedRunner(Runner):
     @property
     def calls(self) -> list[EagerCall]:
         """The calls between them."""
-        return [*_calls_in(self.steps)]
+        return [each for each in calls_in(self.steps) if isinstance(each, EagerCall)]
 
     # ---- replays -------------------------------------------------------------------------------
 
@@ -438,12 +442,16 @@ class SegmentedRunner(Runner):
         """Replay on a stream."""
         self.run(stream, {})
 
-    def replay_with(self, live: Mapping[str, object], stream: Stream | None) -> None:
+    def replay_with(
+        self, live: Mapping[str, object], stream: Stream | None, mark: Callable[[], object] | None = None
+    ) -> None:
         """Replay with these live objects."""
-        self.run(stream or self.destination(), live)
+        self.run(stream or self.destination(), live, mark)
 
-    def run(self, stream: Stream, live: Mapping[str, object]) -> None:
+    def run(self, stream: Stream, live: Mapping[str, object], mark: Callable[[], Any] | None = None) -> None:
         """Run the segments and calls on a stream, with these live objects.
+
+        Calls `mark` before each of them and after the last one, with the stream as the current one.
 
         Raises
         ------
@@ -464,7 +472,11 @@ class SegmentedRunner(Runner):
                         reason="illegal_call",
                     )
                 self._follow(stream)
-                stream_stack.within(stream, self._steps, stream, live)
+                steps = self._steps_on(stream)
+                if mark is not None:
+                    marked = (mark, None)
+                    steps = [*chain.from_iterable((marked, each) for each in steps), marked]
+                stream_stack.within(stream, self._do, steps, stream, live)
             finally:
                 self._end_run(mine)
         finally:
@@ -521,16 +533,16 @@ class SegmentedRunner(Runner):
 
             do(steps, done)
 
-    def _steps(self, stream: Stream, live: Mapping[str, object]) -> None:
+    def _steps_on(self, stream: Stream) -> Steps:
+        """Return what launches each segment on a stream, and what is between them in its place."""
         key = self._key(stream)
         found = self._bound.get(key)
         if found is None:
             make_room(self._bound)
             found = self._bound[key] = self._steps_of(self.steps, stream)
-        self._do(found, stream, live)
+        return found
 
     def _steps_of(self, steps: Iterable[Runner | EagerPart], stream: Stream) -> Steps:
-        """Return what launches each segment on a stream, and what is between them in its place."""
         found: Steps = []
         for each in steps:
             if isinstance(each, Runner):
@@ -564,15 +576,6 @@ class SegmentedRunner(Runner):
         for each in self._recorded:
             each.after_fork(why)
         super().after_fork(why)
-
-
-def _calls_in(parts: Iterable[Runner | EagerPart]) -> Iterator[EagerCall]:
-    for each in parts:
-        if isinstance(each, EagerCall):
-            yield each
-        elif isinstance(each, ConditionalPart):
-            for body in each.bodies:
-                yield from _calls_in(body)
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

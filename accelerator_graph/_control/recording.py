@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .._breaks.marks import thread
@@ -11,9 +12,9 @@ from .._core.capture import Capture
 from .._core.replay import Runner
 
 if TYPE_CHECKING:
-    from .._core.capture import Captured
+    from .._core.capture import Captured, CaptureMode, Where
     from .._core.graph import BaseGraph
-    from .._core.pools import Lease
+    from .._core.pools import Lease, PoolId
     from .._core.streams import Stream
 
 
@@ -49,7 +50,7 @@ class SilentRecording(Recording):
         super().__init__(graph, capture.place, capture.lease.id, capture.mode, (), capture.guard)
         self._begun_at = capture.begun_at
         self._place.prepares, self._place.waits_for = False, None
-        self.kind = type("Segment", (Segment,), {"__slots__": (), "recording": self})
+        self.kind = partial(Segment, self)
 
     def begin_segment(self) -> None:
         """Record what follows."""
@@ -71,11 +72,23 @@ class SilentRecording(Recording):
 
 
 class Segment(Capture):
-    """The capture of a segment: its end is that of the whole, unless another segment follows."""
+    """The capture of a segment: its end is that of the whole, unless another segment follows.
 
-    __slots__ = ()
+    Parameters
+    ----------
+    recording : SilentRecording
+        The capture of the whole.
+    place, pool, mode
+        As of any capture.
+    """
 
-    recording: SilentRecording
+    __slots__ = ("recording",)
+
+    def __init__(
+        self, recording: SilentRecording, place: Where, pool: PoolId | None, mode: CaptureMode
+    ) -> None:
+        self.recording = recording
+        super().__init__(place, pool, mode)
 
     def makes(self, captured: Captured, keep: bool, home: Stream, lease: Lease) -> Runner:
         """Return what replays the graph."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._interpreter.interruptions import after_fork
 
@@ -17,6 +17,7 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.graphs: dict[int, BaseGraph] = {}
         self.unfinished: dict[int, Capture] = {}
+        self.between: list[Any] | None = None
         self.end: object = None
 
 
@@ -26,7 +27,8 @@ live: dict[int, Capture] = {}
 thread = _Thread()
 """`thread.graphs`: the graphs that this thread is capturing by the keys of their captures, the innermost
 last. The thread holds them, so the collector never takes one midway. `thread.unfinished`: their captures.
-`thread.end` abandons those that are left when the thread ends."""
+`thread.between`: the observations of the eager call that a capture with breaks is making. `thread.end`
+abandons the captures that are left when the thread ends."""
 
 
 class _Measuring(threading.local):
@@ -46,6 +48,7 @@ def _after_fork() -> None:
     live.clear()
     thread.graphs.clear()
     thread.unfinished.clear()
+    thread.between = None
     thread.end = None
 
 

@@ -343,7 +343,7 @@ class BaseGraph:
         pool: pools.PoolId | None,
         mode: CaptureMode,
         guard: object = None,
-        kind: type[Capture] = Capture,
+        kind: Callable[[Where, pools.PoolId | None, CaptureMode], Capture] = Capture,
     ) -> None:
         """Begin a capture, in a state that allows it. If this raises, nothing has begun.
 
@@ -357,8 +357,8 @@ class BaseGraph:
             One of `MODES`.
         guard : object
             Abandons the capture if the end of its ``with`` block is skipped.
-        kind : type
-            Its class.
+        kind : callable
+            Makes it.
         """
         try:
             if ownership.due:

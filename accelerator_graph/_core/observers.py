@@ -144,8 +144,8 @@ def note_collective(
     """Note that the work which this thread captures asks for a collective, for `check_ranks`.
 
     Those of torch.distributed are noted automatically. Call this for others, such as NCCL's by CuPy or by
-    ctypes, beside the call that enqueues the collective. Outside a capture it does nothing, so the same
-    function can run eagerly.
+    ctypes, beside the call that enqueues the collective, and in an eager call of a capture with breaks for
+    all. Outside a capture it does nothing, so the same function can run eagerly.
 
     Parameters
     ----------
@@ -179,13 +179,12 @@ def note_collective(
         raise TypeError(f"note_collective: ranks must be an iterable of ints, not {ranks!r}.")
     members = tuple(sorted(_count(each, "ranks") for each in ranks))
     capture = next(reversed(capture_table.thread.unfinished.values()), None)
-    if capture is not None:
+    observations = capture_table.thread.between if capture is None else capture.observations
+    if observations is not None:
         from ..interop.base import Collective
 
         file, line = caller()
-        report_collective(
-            capture.observations, Collective(kind, group, members, dtype, elements, peer, file, line)
-        )
+        report_collective(observations, Collective(kind, group, members, dtype, elements, peer, file, line))
 
 
 def _count(value: object, name: str) -> int:

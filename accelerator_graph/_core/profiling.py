@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._interpreter import boolean, integer
@@ -182,6 +184,17 @@ class Measured(NamedTuple):
     """Of the nodes that the vendor's profiler has seen, by replay."""
 
 
+class Parts(NamedTuple):
+    """The times of the replays of a graph with breaks."""
+
+    times: list[float]
+    """Of all of it, in microseconds."""
+    spans: list[list[Span]]
+    """By replay: when each segment and each call began and ended on the stream."""
+    on_host: list[list[float]]
+    """By replay: how long the host took for each, in microseconds."""
+
+
 def checked(replays: int, state: Iterable[object] | None, kernels: bool) -> tuple[int, list[object], bool]:
     """Return the arguments of `Graph.profile`; raise TypeError or ValueError for wrong ones."""
     replays = integer(replays, "profile: replays")
@@ -207,6 +220,28 @@ def measure(
         return stream, runner.num_nodes(), found, measured
     except UnsupportedError:
         return stream, None, found, measured
+
+
+def measure_parts(
+    runner: Runner, replays: int, state: Sequence[object], live: Mapping[str, object]
+) -> tuple[Stream, Parts]:
+    """Time a graph with breaks, and its parts, where its replays go; return that stream and the times."""
+    stream = runner.destination().held()
+    check_timing(stream, state)
+    runs: list[list[tuple[Event, int]]] = []
+
+    def mark() -> None:
+        runs[-1].append((stream.record(timing=True), perf_counter_ns()))
+
+    def launch() -> None:
+        runs.append([])
+        runner.replay_with(live, stream, mark)
+
+    times = replay_times(stream, launch, replays, state).times
+    timed = runs[-replays:]
+    ends = [[run[0][0].elapsed_time(event) * 1000 for event, _ in run] for run in timed]
+    clock = [[(later - sooner) / 1000 for (_, sooner), (_, later) in pairwise(run)] for run in timed]
+    return stream, Parts(times, [[*pairwise(run)] for run in ends], clock)
 
 
 def replay_times(

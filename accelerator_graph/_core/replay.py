@@ -385,7 +385,7 @@ class Changing(Section):
 class EagerPart:
     """A call between two segments of a graph with breaks."""
 
-    __slots__ = ("file", "held", "line", "name")
+    __slots__ = ("file", "held", "line", "name", "observations")
 
     def __init__(self, name: str, file: str, line: int) -> None:
         self.name = name
@@ -393,6 +393,13 @@ class EagerPart:
         self.line = line
         self.held: tuple[object, ...] = ()
         """What it keeps alive: its arguments, and what it has returned in the capture."""
+        self.observations: list[Any] = []
+        """What was observed of it in the capture."""
+
+    @property
+    def nbytes(self) -> int | None:
+        """How large the arrays are that it has made and returned in the capture, if that is known."""
+        return None
 
 
 class ConditionalPart(EagerPart):
@@ -404,6 +411,11 @@ class ConditionalPart(EagerPart):
     bodies: tuple[Sequence[Runner | EagerPart], ...]
     """What the bodies do, in order."""
 
+    @property
+    def nbytes(self) -> int:
+        """Nothing of its own: calls in the bodies count for themselves."""
+        return 0
+
 
 def segments_in(parts: Iterable[Runner | EagerPart]) -> Iterator[Runner]:
     """Yield the segments, those in the bodies of loops and branches as well."""
@@ -413,6 +425,16 @@ def segments_in(parts: Iterable[Runner | EagerPart]) -> Iterator[Runner]:
         elif isinstance(each, ConditionalPart):
             for body in each.bodies:
                 yield from segments_in(body)
+
+
+def calls_in(parts: Iterable[Runner | EagerPart]) -> Iterator[EagerPart]:
+    """Yield the eager calls, those in the bodies of loops and branches as well."""
+    for each in parts:
+        if isinstance(each, ConditionalPart):
+            for body in each.bodies:
+                yield from calls_in(body)
+        elif isinstance(each, EagerPart):
+            yield each
 
 
 class Runner:
@@ -694,10 +716,15 @@ class Runner:
             with suppress(TypeError):  # it can't be referenced weakly
                 self.latest = Latest(named, held, launch)
 
-    def replay_with(self, live: Mapping[str, object], stream: Stream | None) -> None:
-        """Launch with live objects, which only graphs with breaks have. Raises as `Graph.replay`."""
+    def replay_with(
+        self, live: Mapping[str, object], stream: Stream | None, mark: Callable[[], object] | None = None
+    ) -> None:
+        """Launch a graph with breaks, and call `mark` ahead of each part and behind the last one.
+
+        Raises as `Graph.replay`; `GraphStateError` if the graph has no breaks.
+        """
         raise GraphStateError(
-            "Graph.replay(): live= is for graphs with breaks, captured with graph(g, breaks=True); the work "
+            "live= is for graphs with breaks, captured with graph(g, breaks=True); the work "
             "of this one has its arguments from the capture."
         )
 

@@ -11,6 +11,7 @@ from ..backends.base import Frame, GraphNode
 
 if TYPE_CHECKING:
     from .description import GraphDescription
+    from .timings import PartTime
 
 
 class Label(NamedTuple):
@@ -70,6 +71,6 @@ def recorded_at(node: GraphNode) -> str:
     return "" if frame is None else str(frame._replace(file=os.path.basename(frame.file)))
 
 
-def place(label: Label) -> str:
+def place(of: Label | PartTime) -> str:
     """Return the file, without its folder, and the line."""
-    return f"{os.path.basename(label.file)}:{label.line}"
+    return f"{os.path.basename(of.file)}:{of.line}"

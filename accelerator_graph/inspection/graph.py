@@ -10,11 +10,12 @@ from .._core import ownership, profiling, replay
 from .._core.graph import BaseGraph
 from .._core.labels import if_in_order
 from ..backends.base import DeviceMemory, GraphEdge, GraphNode
-from ..errors import AcceleratorGraphError
+from ..errors import AcceleratorGraphError, UnsupportedError
 from .contents import Label
 from .description import GraphDescription
 from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from .profile import GraphProfile
+from .text import count
 
 if TYPE_CHECKING:
     from .._core.capture import Captured
@@ -98,10 +99,18 @@ def _with_origins(
     return [node._replace(stack=kept.stack(node.id)) for node in found]
 
 
-def profile(graph: BaseGraph, replays: int, state: Iterable[object] | None, kernels: bool) -> GraphProfile:
+def profile(
+    graph: BaseGraph,
+    replays: int,
+    state: Iterable[object] | None,
+    kernels: bool,
+    live: Mapping[str, object] | None,
+) -> GraphProfile:
     """Return how long a graph's work takes; run it to find out."""
     runner = graph._runner_for("profile()")
     replays, arrays, kernels = profiling.checked(replays, state, kernels)
+    if live is not None or list(runner.parts) != [runner]:
+        return _profile_of_parts(runner, replays, arrays, kernels, live or {})
     traced = graph._kept("profile()") if kernels else None
     graph._make_ready(runner)
     stream, nodes, found, (times, spans, seen) = profiling.measure(runner, graph, replays, arrays, traced)
@@ -110,6 +119,25 @@ def profile(graph: BaseGraph, replays: int, state: Iterable[object] | None, kern
         stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not
     )
     return measured if traced is None else measured.with_kernels(describe(graph).nodes, seen)
+
+
+def _profile_of_parts(
+    runner: replay.Runner, replays: int, state: list[object], kernels: bool, live: Mapping[str, object]
+) -> GraphProfile:
+    if kernels:
+        raise UnsupportedError(
+            "profile(kernels=True): a graph with breaks can't be copied; use the vendor's own profiler."
+        )
+    stream, (times, spans, on_host) = profiling.measure_parts(runner, replays, state, live)
+    parts: list[tuple[str, int | None, str, int]] = []
+    for each in runner.parts:
+        if isinstance(each, replay.EagerPart):
+            parts.append((each.name, None, each.file, each.line))
+        else:
+            number = 1 + sum(not line for *_, line in parts)
+            parts.append((f"segment {number}", each.counted, "", 0))
+    nodes = runner.counted
+    return GraphProfile(stream.backend, stream.device, nodes, tuple(times)).with_parts(parts, spans, on_host)
 
 
 _MEASURE = "accelerator_graph.measure_memory()"
@@ -193,7 +221,20 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
         _sum_of_touched(runner, pool, segments),
         segments,
         pool,
+        _results([*replay.calls_in(runner.parts)]),
     )
+
+
+def _results(calls: Sequence[replay.EagerPart]) -> MemoryAmount:
+    found = [each.nbytes for each in calls]
+    if not calls:
+        return MemoryAmount(0, "the graph makes no eager calls")
+    if None in found:
+        return MemoryAmount(None, "an array that an eager call returned does not say how large it is")
+    note = (
+        f"what {count(len(calls), 'eager call')} returned in the capture, to which replays copy; in no pool"
+    )
+    return MemoryAmount(sum(each or 0 for each in found), note)
 
 
 def _sum(amounts: Iterable[MemoryAmount]) -> MemoryAmount:

@@ -54,11 +54,13 @@ class GraphMemory(NamedTuple):
     touched_segments: tuple[int, ...] | None
     """The segments of the pool that the graph uses, by address; None if that is not known."""
     pool: PoolMemory
+    results: MemoryAmount = MemoryAmount(0, "the graph makes no eager calls")
+    """The arrays that eager calls of a graph with breaks returned in the capture, outside of the pool."""
 
     @property
     def nbytes(self) -> int:
-        """The sum of the known amounts: executable, definition, and the used part of the pool."""
-        parts = (self.executable, self.executable_host, self.definition, self.touched)
+        """The sum of the known amounts: executable, definition, results, and the used part of the pool."""
+        parts = (self.executable, self.executable_host, self.definition, self.touched, self.results)
         return sum(part.nbytes or 0 for part in parts)
 
     def to_json(self, indent: int | None = None) -> str:
@@ -95,8 +97,9 @@ class MemoryReport(NamedTuple):
 
     @property
     def on_devices(self) -> int:
-        """The sum of what is known on the devices: all executables, and each pool once."""
-        return known([*(each.executable for each in self.graphs), *(each.held for each in self.pools)])
+        """The sum of what is known on the devices: all executables and results, and each pool once."""
+        of_graphs = (part for each in self.graphs for part in (each.executable, each.results))
+        return known([*of_graphs, *(each.held for each in self.pools)])
 
     @property
     def on_host(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..backends.base import GraphEdge, GraphNode
 from .contents import Label
 from .names import short_name
-from .timings import KernelTime, LabelTime, covered, median_of, parents
+from .timings import KernelTime, LabelTime, PartTime, covered, median_of, parents
 
 
 class GraphProfile(NamedTuple):
@@ -32,6 +32,8 @@ class GraphProfile(NamedTuple):
     kernels: tuple[KernelTime, ...] = ()
     """The kernels, copies and fills, in the order of recording; the median of the replays. They ran under the
     vendor's profiler. Empty unless they were asked for."""
+    parts: tuple[PartTime, ...] = ()
+    """The segments and eager calls of a graph with breaks, in order; the median of the replays."""
     notes: tuple[str, ...] = ()
     """Remarks that are needed to read the times, in sentences."""
 
@@ -108,6 +110,31 @@ class GraphProfile(NamedTuple):
         profile = profile._replace(labels=timed, with_events=end - origin)
         return profile._replace(notes=tuple(notes(profile, cut)))
 
+    def with_parts(
+        self,
+        parts: Iterable[tuple[str, int | None, str, int]],
+        spans: Sequence[Sequence[tuple[float, float]]],
+        on_host: Sequence[Sequence[float]],
+    ) -> GraphProfile:
+        """Return the profile of a graph with breaks.
+
+        Parameters
+        ----------
+        parts : iterable of tuple
+            The segments and calls: their names, numbers of nodes, files and lines.
+        spans, on_host : sequence
+            By replay: when each of them began and ended on the stream, and the time that the host took.
+        """
+        found = tuple(
+            PartTime(*part, begin, end - begin, median_of(host))
+            for part, (begin, end), host in zip(
+                parts, _medians(spans), zip(*on_host, strict=True), strict=True
+            )
+        )
+        return self._replace(
+            parts=found, notes=("A graph with breaks is timed by segments and calls, not by labels.",)
+        )
+
     def with_kernels(
         self, nodes: Sequence[GraphNode], seen: Sequence[Mapping[int, tuple[float, float]]]
     ) -> GraphProfile:
@@ -144,7 +171,7 @@ class GraphProfile(NamedTuple):
 
 
 def _medians(spans: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:
-    """Return the median beginning and end of each part, since the whole began."""
+    """Return the median beginning and end of each part, since the first began."""
     parts = [[(begin - replay[0][0], end - replay[0][0]) for begin, end in replay] for replay in spans]
     return [
         (median_of([begin for begin, _ in part]), median_of([end for _, end in part]))
@@ -168,7 +195,11 @@ class Slice(NamedTuple):
 
 def _events(profile: GraphProfile) -> Iterator[dict[str, Any]]:
     title = f"graph of {profile.backend}, device {profile.device}"
-    found = {"labels": _slices(profile), "kernels, under a profiler": _kernels(profile)}
+    found = {
+        "labels": _slices(profile),
+        "kernels, under a profiler": _kernels(profile),
+        "segments and calls": _parts(profile),
+    }
     for group, (what, slices) in enumerate(found.items(), 1):
         if slices:
             yield _named_place("process_name", group, 0, f"{title}: {what}")
@@ -213,6 +244,22 @@ def _kernels(profile: GraphProfile) -> list[Slice]:
             {"node": each.node.id, "function": each.node.name},
         )
         for each in profile.kernels
+    ]
+
+
+def _parts(profile: GraphProfile) -> list[Slice]:
+    return [
+        Slice(
+            each.name,
+            each.begin,
+            each.begin + each.time,
+            {
+                "nodes": each.nodes,
+                "source": f"{each.file}:{each.line}" if each.is_call else "",
+                "host (us)": each.host,
+            },
+        )
+        for each in profile.parts
     ]
 
 

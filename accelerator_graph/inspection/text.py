@@ -190,7 +190,16 @@ def profile_table(profile: GraphProfile) -> str:
     nodes = "" if profile.nodes is None else f", {count(profile.nodes, 'node')}"
     headline = f"graph of {profile.backend}, device {profile.device}{nodes}: {replay_time(profile)}"
     return "\n".join(
-        map(printable, [headline, *_label_table(profile), *_kernel_table(profile), *profile.notes])
+        map(
+            printable,
+            [
+                headline,
+                *_label_table(profile),
+                *_kernel_table(profile),
+                *_part_table(profile),
+                *profile.notes,
+            ],
+        )
     )
 
 
@@ -277,6 +286,27 @@ def _kernel_table(profile: GraphProfile, most: int = 20) -> Iterator[str]:
         yield f"... and {count(len(order) - most, 'more function')}"
 
 
+def _part_table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
+    """Yield a row for each segment and each call of a graph with breaks, up to a number of rows."""
+    if not profile.parts:
+        return
+    rows = [("time", "on the host", "share", "segment or call")]
+    whole = profile.parts[-1].begin + profile.parts[-1].time
+    for each in profile.parts[:most]:
+        nodes = "" if each.nodes is None else count(each.nodes, "node")
+        where = place(each) if each.is_call else nodes
+        share = f"{each.time / whole:.0%}" if whole else ""
+        rows.append(
+            (duration(each.time), duration(each.host), share, f"{fitting(each.name)}  {where}".rstrip())
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)]
+        yield "  ".join([*cells, row[3]])
+    if len(profile.parts) > most:
+        yield f"... and {count(len(profile.parts) - most, 'more part')}"
+
+
 def _overlapping(labels: Sequence[LabelTime]) -> list[str]:
     """Return the names of labels that were under way while one beside them was."""
     beside: dict[int | None, list[LabelTime]] = {}
@@ -321,6 +351,7 @@ def graph_table(memory: GraphMemory) -> str:
         ("of the pool, touched by this graph", memory.touched),
         (f"pool {pool.id} of {count(pool.graphs, 'graph')}", pool.held),
         ("of the pool, used by live arrays", pool.used),
+        *([("results of eager calls", memory.results)] if memory.results.nbytes != 0 else []),
     ]
     width = max(len(title) for title, _ in rows)
     sizes = [shown(amount.nbytes) for _, amount in rows]
@@ -346,11 +377,13 @@ def report_table(report: MemoryReport) -> str:
         ).rstrip()
         for row in rows
     ]
+    results = sum(each.results.nbytes or 0 for each in graphs)
     lines = [
         f"memory of {count(len(graphs), 'graph')}, biggest first",
         *table,
         "",
         *map(_pool, report.pools),
+        *([f"results of eager calls: {size(results)}"] if results else []),
         *(_device(*each) for each in report.devices),
         f"together on the device: {size(report.on_devices)}{_doubt(report, on_device=True)}",
         f"together on the host: {size(report.on_host)}{_doubt(report, on_device=False)}",

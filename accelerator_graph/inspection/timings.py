@@ -44,6 +44,30 @@ class KernelTime(NamedTuple):
     """In microseconds."""
 
 
+class PartTime(NamedTuple):
+    """How long a segment of a graph with breaks took, or an eager call between two segments."""
+
+    name: str
+    """``"segment 1"`` and so on, or the name of the function."""
+    nodes: int | None
+    """How many nodes the segment has, if that is known; None for a call."""
+    file: str
+    line: int
+    """Where the call was made in the capture; empty and 0 for a segment."""
+    begin: float
+    """When it began on the stream, in microseconds since the replay began."""
+    time: float
+    """How long it took in microseconds, until the stream had done it: a call with the time that the stream
+    waited for the host."""
+    host: float
+    """How long the host took in microseconds: for the call, or to launch the segment."""
+
+    @property
+    def is_call(self) -> bool:
+        """True for an eager call."""
+        return bool(self.line)
+
+
 def parents(labels: Sequence[Label]) -> Iterator[int | None]:
     """Yield, for each label, the index of the innermost label before it that it lies within."""
     open_: list[int] = []

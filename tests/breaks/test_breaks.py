@@ -1,10 +1,13 @@
 """Captures with breaks on the cpu backend: arguments, results, labels, refusals, interrupts."""
 
 import gc
+import json
 import random
 import threading
+import time
 import weakref
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._breaks import marks
 from accelerator_graph._core import capture_table
+from accelerator_graph.diagnosis.ranks import RankRecord, compare
 from accelerator_graph.inspection.progress import markers_of
 from core.test_interrupts import Interrupter, sample
 
@@ -391,7 +395,6 @@ def test_what_a_graph_with_breaks_does_not_do(stream, tmp_path):
         "recapture": lambda: graph.recapture().__enter__(),
         "set_node": lambda: graph.set_node(0, enabled=False),
         "set_nodes": lambda: graph.set_nodes({0: {"enabled": False}}),
-        "profile": graph.profile,
         "raw_graph": graph.raw_graph,
         "raw_executable": graph.raw_executable,
     }
@@ -408,6 +411,99 @@ def test_what_a_graph_with_breaks_does_not_do(stream, tmp_path):
     stream.synchronize()
     assert graph.check().wrong == ()
     assert "4 nodes" not in str(graph.memory())
+
+
+def test_a_profile_has_each_segment_and_each_call(stream):
+    x, y = np.zeros(3), np.zeros(3)
+
+    @ag.eager
+    def slow(batch):
+        time.sleep(batch[0])
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=True):
+        launch(np.add, x, 1, x)
+        slow(ag.live("batch", [0]))
+        launch(time.sleep, 0.02)
+        ag.graph_break()
+        launch(np.copyto, y, x)
+    profile = graph.profile(3, state=[x], live={"batch": [0.02]})
+    assert x.tolist() == [1] * 3
+    assert y.tolist() == [7] * 3
+    first, call, second, third = profile.parts
+    assert [each.name for each in profile.parts if not each.is_call] == [
+        "segment 1",
+        "segment 2",
+        "segment 3",
+    ]
+    assert (call.name.rpartition(".")[2], call.nodes, call.is_call) == ("slow", None, True)
+    assert (first.nodes, second.nodes, third.nodes, profile.nodes) == (1, 1, 1, 3)
+    assert min(call.time, call.host, second.time) > 20_000 > second.host
+    assert all(later.begin == each.begin + each.time for each, later in pairwise(profile.parts))
+    assert profile.median >= call.time
+    assert f"slow  test_breaks.py:{call.line}" in str(profile)
+    assert "segment 3  1 node" in str(profile)
+    events = json.loads(profile.to_trace())["traceEvents"]
+    assert [each["name"] for each in events if each["ph"] == "X"][1:] == [each.name for each in profile.parts]
+    with pytest.raises(ag.GraphStateError, match="no 'batch' was given"):
+        graph.profile(1)
+    with pytest.raises(ag.UnsupportedError, match="a graph with breaks can't be copied"):
+        graph.profile(1, kernels=True, live={"batch": [0]})
+    with ag.Graph() as plain:
+        launch(int)
+    with pytest.raises(ag.GraphStateError, match="live= is for graphs with breaks"):
+        plain.profile(1, live={})
+
+
+def test_memory_has_the_results_of_calls(stream):
+    x = np.zeros(1000)
+    graph, plain = ag.Graph(), ag.Graph()
+    with ag.graph(graph, breaks=True):
+        launch(np.add, x, 1, x)
+        launch(np.copyto, x, ag.eager(lambda x: (x + 1, x))(x)[0])
+        launch(np.copyto, x[:10], ag.eager(lambda x: [x[:10] + 1])(x)[0])
+    with plain:
+        launch(int)
+    memory = graph.memory()
+    assert memory.results.nbytes == 8080
+    assert memory.nbytes >= 8080
+    assert "results of eager calls" in str(memory)
+    assert "what 2 eager calls returned in the capture" in str(memory)
+    assert ag.GraphMemory.from_json(memory.to_json()) == memory
+    report = ag.memory_report([graph, plain])
+    assert report.on_devices >= 8080
+    assert "results of eager calls: 7.9 KiB" in str(report)
+    assert "eager" not in str(plain.memory())
+
+
+@pytest.mark.promise("breaks-have-their-collectives")
+def test_ranks_are_compared_by_the_collectives_of_segments_and_calls(stream):
+    def captured(*order):
+        graph = ag.Graph(keep_graph=True)
+        with ag.graph(graph, breaks=True):
+            for kind, breaks in order:
+                (ag.eager(collective) if breaks else collective)(kind)
+        return graph
+
+    def collective(kind):
+        launch(int)
+        ag.note_collective(kind, "float32", 4)
+
+    same = [("all_reduce", False), ("broadcast", True), ("all_gather", False)]
+    graphs = [captured(*same), captured(*same), captured(*((kind, False) for kind, _ in same))]
+    assert [each.kind for each in graphs[0].collectives] == ["all_reduce", "broadcast", "all_gather"]
+    for graph in graphs:
+        graph.replay()
+        assert len(graph.collectives) == 3
+    ag.note_collective("all_reduce", "float32", 4)  # of no call
+    records = [RankRecord.of(i, graph) for i, graph in enumerate([*graphs, captured(*same[1:], same[0])])]
+    differences, notes = compare({0: records[0], 1: records[1]}, [0, 1], strict=True)
+    assert (differences, notes) == ([], [])
+    differences, notes = compare({0: records[0], 2: records[2]}, [0, 2], strict=False)
+    assert differences == []
+    assert "1 eager node" in notes[0]
+    differences, _ = compare({0: records[0], 3: records[3]}, [0, 3], strict=False)
+    assert "collective 1 is all_reduce of 4 float32" in differences[0]
 
 
 def test_what_can_not_be_marked():

@@ -252,6 +252,17 @@ class BreakRules(Case):
             want = (want * A + B + 7) * A + B
         assert self.read(cell) == want
 
+    @needs(Capability.TIMING)
+    def test_breaks_are_profiled_by_their_parts(self) -> None:
+        """The profile has the time of each segment and of each call, in order."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.broken(cell, ag.eager(int), stream)
+        profile = graph.profile(2)
+        assert [each.is_call for each in profile.parts] == [False, True, False]
+        assert all(each.time >= 0 for each in profile.parts)
+        assert len(profile.times) == 2
+        assert self.read(cell) == applied(2 * (1 + 3 + 2))
+
     @needs(Capability.NODES)
     def test_breaks_are_described_as_a_whole(self) -> None:
         """The description has the nodes of all segments, a node for each call, and labels over breaks."""
