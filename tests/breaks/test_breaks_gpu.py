@@ -132,6 +132,80 @@ def test_gradients_through_a_break_are_refused():
     graph.replay()
 
 
+@pytest.mark.promise("breaks-refuse-used-live-objects")
+def test_a_tensor_that_captured_work_uses_can_not_be_live():
+    x, graph = torch.ones(64, device="cuda"), ag.Graph()
+    call = ag.eager(lambda t: None)
+
+    def capture(given):
+        with ag.graph(graph, breaks=True):
+            y = x * 2
+            call(ag.live("given", given))
+            y.add_(1)
+
+    for given in (x, x[8:], [x.view(8, 8)]):
+        with pytest.raises(
+            ag.CaptureError, match=r"'given' \(node 0 there, .*, has its address, in segment 1"
+        ):
+            capture(given)
+        assert graph.state == "empty"
+    capture(torch.ones(64, device="cuda"))
+    graph.replay(live={"given": x})
+
+
+@pytest.mark.parametrize("behind", ["in a call", "in a segment"])
+def test_a_wait_for_an_event_of_torch_behind_a_break_is_not_dropped(behind):
+    """It is refused, or it holds: the side stream copies what the segment has written."""
+    side, event, graph = torch.cuda.Stream(), torch.cuda.Event(), ag.Graph()
+    x, out, big = (torch.randn(2048, 2048, device="cuda") / 45 for _ in range(3))
+
+    def copy(y):
+        side.wait_event(event)
+        with torch.cuda.stream(side):
+            out.copy_(y)
+
+    def body():
+        with ag.graph(graph, breaks=True):
+            y = x
+            for _ in range(30):
+                y = big @ y
+            event.record()
+            if behind == "in a call":
+                ag.eager(streams=[side])(copy)(y)
+            else:
+                ag.graph_break()
+                copy(y)
+                torch.cuda.current_stream().wait_stream(side)
+        return y
+
+    try:
+        y = body()
+    except RuntimeError as error:
+        print(f"{behind}: {type(error).__name__}: {error} {getattr(error, '__notes__', '')}")
+        assert graph.state == "empty"
+        return
+    for value in (2.0, 3.0):
+        x.fill_(value)
+        torch.cuda.synchronize()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(out, y)
+
+
+def test_a_profile_and_the_memory_have_segments_and_calls():
+    step, graph = Step(ag.eager(attention)), ag.Graph()
+    with ag.graph(graph, breaks=True):
+        step()
+    profile = graph.profile(5, state=[step.x])
+    print(profile)
+    assert [each.is_call for each in profile.parts] == [False, True, False]
+    assert min(each.time for each in profile.parts) > 0
+    assert profile.parts[1].host > 1
+    memory = graph.memory()
+    print(memory)
+    assert memory.results.nbytes == step.out.nbytes
+
+
 def test_a_break_costs_little():
     call, x, graph = ag.eager(lambda x: None), torch.zeros(64, device="cuda"), ag.Graph()
     with ag.graph(graph, breaks=True):
