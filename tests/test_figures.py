@@ -23,7 +23,7 @@ PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
     "modules": 224,
-    "lines of Python": 48_617,
+    "lines of Python": 48_710,
     "lines of C": 2_900,
     "modules of the core": 19,
     "imports in the core": 51,

@@ -1,5 +1,6 @@
 """Captures with breaks of torch's work on a GPU, against eager runs."""
 
+import random
 import statistics
 import time
 
@@ -204,6 +205,57 @@ def test_a_profile_and_the_memory_have_segments_and_calls():
     memory = graph.memory()
     print(memory)
     assert memory.results.nbytes == step.out.nbytes
+
+
+class Program:
+    """Random work on a few tensors, with breaks in random places and temporary tensors across them."""
+
+    def __init__(self, seed):
+        draw = random.Random(seed)
+        generator = torch.Generator("cuda").manual_seed(seed)
+        self.tensors = torch.randint(0, 97, (4, 256, 64), device="cuda", generator=generator).double()
+        kinds = ["work", "break", "returned", "written", "across", "read"]
+        self.steps = [
+            (draw.choice(kinds), *(draw.randrange(4) for _ in range(3)), draw.randrange(2, 9))
+            for _ in range(draw.randrange(4, 12))
+        ]
+
+    def run(self):
+        t, kept = self.tensors, None
+        for kind, x, y, z, number in self.steps:
+            new = (t[x] * number + t[y]) % 97
+            if kind == "break":
+                ag.graph_break()
+            elif kind == "returned":
+                new = ag.eager(lambda new, number: (new * number + 1) % 89)(new, number)
+            elif kind == "written":
+                out = torch.empty_like(new)
+                ag.eager(lambda new, out: torch.remainder(new * 5, 83, out=out) is None)(new, out)
+                new = out
+            elif kind == "across":  # lives over the breaks that follow
+                kept, new = new, new if kept is None else new + kept
+            elif kind == "read":
+                new = ag.eager(lambda new: new % (int(new.max().item()) + 1))(new)
+            t[z].copy_(new)
+        if kept is not None:
+            t[0].add_(kept).remainder_(97)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_with_free_memory_of_the_pool_filled(seed):
+    model, program, pool = Program(seed), Program(seed), ag.graph_pool_handle()
+    graph, filler = ag.Graph(pool=pool), ag.Graph(pool=pool)
+    with ag.graph(graph, breaks=True):
+        program.run()
+    with ag.graph(filler):
+        junk = [torch.full((n << 10,), float("nan"), device="cuda") for n in (1, 16, 32, 128, 128, 512) * 4]
+        del junk
+    for _ in range(4):
+        model.run()
+        torch.cuda.synchronize()
+        assert torch.equal(program.tensors, model.tensors)
+        filler.replay()
+        graph.replay()
 
 
 def test_a_break_costs_little():

@@ -215,6 +215,7 @@ class BreakRules(Case):
         with ag.graph(graph, breaks=True):
             self.enqueue(stream, cell)
             dying.pop()
+            self.stream()  # an ordinary call, which destroys what is due
             self.enqueue(stream, cell)
             ag.eager(dying.clear)()
             self.enqueue(stream, cell)
