@@ -106,12 +106,17 @@ RULES = [
         "errors _interpreter _core diagnosis._tracing _graphed",
         "",
     ),
+    (
+        "_graphed.break_search",
+        "errors _interpreter _arrays _breaks.marks diagnosis._tracing _graphed",
+        "",
+    ),
     ("_graphed.verified", "diagnosis.verification _graphed", ""),
     ("_graphed.binding.proof", "_core _arrays diagnosis._verify _graphed", ""),
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
-        "_checking _arrays _graphed",
+        "_checking _arrays _breaks.marks _graphed",
         "",
     ),
     (

@@ -31,6 +31,15 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{i}]", part) for i, part in enumerate(value))
 
 
+def leaves_of(value: Any) -> Iterator[Any]:
+    """Yield everything in nested containers that is not a container."""
+    if is_container(type(value)):
+        for _, part in parts_of(value):
+            yield from leaves_of(part)
+    else:
+        yield value
+
+
 def more_items(value: Any) -> list[tuple[Any, Any]]:
     """Return a dataclass's items that are not fields: it may be a dict, as Hugging Face's outputs are."""
     if not isinstance(value, dict):

@@ -81,6 +81,13 @@ class Reader:
         elif (array_type := self.array_type(value)) is not None:
             yield name, value, array_type
 
+    def requires_grad(self, value: Any) -> bool:
+        """Return True if gradients are on, and go through an array in nested containers."""
+        arrays = self.arrays_in(value, "")
+        return any(
+            t.kind == "tensor" and x.requires_grad and t.package.is_grad_enabled() for _, x, t in arrays
+        )
+
     def array_names(self, values: Sequence[Any], names: Sequence[str]) -> list[str]:
         """Return the names of the arrays, in the order of the leaves."""
         pairs = zip(values, names, strict=True)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from enum import Enum
 from functools import wraps
 from numbers import Number
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from .._interpreter import runs_later
@@ -28,10 +28,12 @@ _VALUES = (Number, str, bytes, tuple, frozenset, Enum, type(None))
 
 class _Thread(threading.local):
     recording: Recording | None = None
+    calls = 0
 
 
 thread = _Thread()
-"""`thread.recording`: the capture with breaks that this thread has begun, outside of its eager calls."""
+"""`thread.recording`: the capture with breaks that this thread has begun, outside of its eager calls.
+`thread.calls`: how many eager calls the captures of this thread have made."""
 
 
 @overload
@@ -106,6 +108,11 @@ def _marked(
     return marked
 
 
+_example: Any = eager(len)
+EAGER: CodeType = _example.__code__
+"""The code in whose frames marked functions run."""
+
+
 # ---- marks for the time of one capture -----------------------------------------------------------
 
 
@@ -142,7 +149,7 @@ def mark_until(stack: ExitStack, named: Iterable[Any]) -> None:
         A function is found in no module and in no class.
     """
     for each in named:
-        places = _places(each)
+        places = places_of(each)
         if not places:
             raise ValueError(
                 f"graph: {each!r} is found by its name in no module and no class, so nobody sees its calls; "
@@ -152,7 +159,7 @@ def mark_until(stack: ExitStack, named: Iterable[Any]) -> None:
             _put(stack, owner, name, eager(getattr(owner, name)))
 
 
-def _places(named: Any) -> list[tuple[Any, str]]:
+def places_of(named: Any) -> list[tuple[Any, str]]:
     """Return the objects that have a function as an attribute, and its name there."""
     if not isinstance(named, FunctionType):
         return [(named, "forward")]

@@ -181,6 +181,7 @@ class Recording:
         made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)
         self._runner.settle()
         thread.recording = None
+        thread.calls += 1
         capture_table.thread.between = made.observations
         try:
             result = function(*args, **kwargs)
@@ -231,8 +232,8 @@ class Recording:
         runner.finish(graph, capture.lease)
         if runner.counted == 0 and len(runner.steps) == 0:
             graph._found_empty(capture.subject)
-        graph._runner = runner
-        graph._make_ready(runner)
+        graph._runner = simplest = runner.simplest()
+        graph._make_ready(simplest)
         graph._capture = capture.guard = None
         capture.observations.clear()
         capture.retained = []
@@ -261,7 +262,7 @@ class Recording:
         finally:
             self._leave()
             self._runner.end("the capture failed; capture again, and bind() again")
-            if self._graph._runner is self._runner:
+            if self._graph._runner is not None:
                 self._graph._empty()
 
     def _leave(self) -> None:

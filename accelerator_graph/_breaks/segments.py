@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._arrays.arrays import detaching, on_device, on_host
-from .._arrays.containers import is_container, only_tuples, parts_of, rebuild
+from .._arrays.containers import leaves_of, only_tuples, rebuild
 from .._arrays.placement import extent, works_on_host
 from .._core import stream_stack
 from .._core.replay import Binding, EagerPart, Runner, make_room
@@ -102,7 +102,7 @@ class EagerCall(EagerPart):
         self._given = given
         self.held = (*given[0], *given[1].values())
         self._reader = reader
-        self.lives = tuple(each.name for each in _leaves_of(given) if isinstance(each, Live))
+        self.lives = tuple(each.name for each in leaves_of(given) if isinstance(each, Live))
         """The names of the live objects among the arguments."""
         self._fixed = not self.lives and all(map(only_tuples, (*given[0], *given[1].values())))
         self._copies = on_host if works_on_host(stream) else on_device
@@ -143,21 +143,18 @@ class EagerCall(EagerPart):
         return signature
 
     def _refuse_gradients(self, value: Any, verb: str) -> None:
-        for _, x, array_type in self._reader.arrays_in(value, ""):
-            if array_type.kind != "tensor":
-                continue
-            if x.requires_grad and array_type.package.is_grad_enabled():
-                raise UnsupportedError(
-                    f"{self.what} {verb} a tensor that requires grad, and no gradients pass through a break: "
-                    "the backward pass would read what the capture has saved. Pass its detach(), or capture "
-                    "under no_grad().",
-                    capability="autograd",
-                )
+        if self._reader.requires_grad(value):
+            raise UnsupportedError(
+                f"{self.what} {verb} a tensor that requires grad, and no gradients pass through a break: "
+                "the backward pass would read what the capture has saved. Pass its detach(), or capture "
+                "under no_grad().",
+                capability="autograd",
+            )
 
     @property
     def nbytes(self) -> int | None:
         """How large the arrays are that it has returned in the capture, without those that it was given."""
-        given = {id(each) for each in _leaves_of(self._given)}
+        given = {id(each) for each in leaves_of(self._given)}
         extents = [extent(each) for each in self._results if id(each) not in given]
         return None if None in extents else sum(each[1] - each[0] for each in extents if each)
 
@@ -241,14 +238,6 @@ def _clear(arrays: Sequence[Any], rows: int) -> None:
         x[rows:] = 0
 
 
-def _leaves_of(value: Any) -> Iterable[Any]:
-    if is_container(type(value)):
-        for _, part in parts_of(value):
-            yield from _leaves_of(part)
-    else:
-        yield value
-
-
 class SegmentedRunner(Runner):
     """Replays segments, and calls what stands between them.
 
@@ -328,6 +317,14 @@ class SegmentedRunner(Runner):
         self._lives = frozenset(name for each in self.calls for name in each.lives)
         if self.beside:  # what follows the block there comes after this first run
             self._follow(self.home if graph._home is None else graph._home)
+
+    def simplest(self) -> Runner:
+        """Return the only segment, if a run is nothing more, which can do all that graphs can; else this."""
+        if len(self._recorded) > 1 or not self.steps:
+            return self
+        (segment,) = self._recorded
+        segment.beside, segment.retained = self.beside, self.retained
+        return segment
 
     @property
     def parts(self) -> Sequence[Runner | EagerPart]:

@@ -6,10 +6,12 @@ import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 from .._arrays.arrays import check_arguments
 from .._arrays.signatures import Call, Reader
+from .._breaks import marks
 from .._core.pools import PoolId, graph_pool_handle
 from .._interpreter import outside
 from .._interpreter.interruptions import Between, after_fork
@@ -21,6 +23,9 @@ from .options import CacheInfo, GraphInputs, Mode, Options
 from .python_state import PythonState
 from .recorded_call import Capturable, RecordedCall, Recorder, Swap
 from .verified import checked
+
+if TYPE_CHECKING:
+    from .break_search import BreakSearch
 
 _REMEMBERED = 256
 _WARNED_OF = 64
@@ -40,6 +45,8 @@ class Uncaptured:
     always_eager: bool = False
     was_broken: bool = False
     """A capture was broken, and a second one was made to find the call that did it."""
+    search: BreakSearch | None = None
+    """Watches the calls, for what a capture has to leave out."""
 
 
 class GraphCache:
@@ -56,6 +63,8 @@ class GraphCache:
         self._uncaptured: dict[Hashable, Uncaptured] = {}
         self._unbound: dict[Hashable, str] = {}
         """Why graphs were given up whose inputs were bound, by their keys."""
+        self._breaks: dict[FunctionType, None] = {}
+        """The functions that captures have to leave out, as far as they were found."""
         self._remembered = max(_REMEMBERED, 2 * options.max_graphs)
         self._warned_of = max(_WARNED_OF, 2 * options.max_graphs)
         self._replays = self._eager = self._captures = self._evictions = 0
@@ -101,9 +110,12 @@ class GraphCache:
             arrays = self.reader.array_names(call.values, names)
             array_types = [self.reader.array_types[type(leaf)] for leaf in call.leaves]
             check_arguments(call.leaves, array_types, arrays, stream)
-            if uncaptured.calls >= self._options.warmup:
+            search = uncaptured.search
+            if uncaptured.calls >= self._options.warmup and (search is None or search.is_done()):
                 with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
                     if _capturing.get("now") is call:
+                        if search is not None:
+                            self._breaks.update(dict.fromkeys(search.breaks()))
                         wanted = Capturable(call, run, function, names, arrays, stream)
                         record = partial(self._record_best, wanted)
                         if self._options.verify:
@@ -136,13 +148,22 @@ class GraphCache:
 
     def _capture(
         self, record: Callable[[], RecordedCall], uncaptured: Uncaptured, function: object
-    ) -> RecordedCall:
-        """Capture a call, and once more if the capture is broken and a second one may find out why."""
+    ) -> RecordedCall | None:
+        """Capture a call, and once more if the capture is broken and a second one may find out why.
+
+        None means that the next calls are watched in its place, to find what it has to leave out.
+        """
         if uncaptured.was_broken:
             return second_capture.diagnosed(record)
+        calls = marks.thread.calls
         try:
             return record()
         except CaptureError as error:
+            if self._options.on_capture_error == "break":
+                if uncaptured.search is not None or marks.thread.calls != calls:
+                    raise
+                uncaptured.search = _search(function, error)
+                return None
             may_follow = second_capture.may_follow(error, uncaptured.calls)
             if self._options.on_capture_error != "raise" or not may_follow:
                 raise
@@ -154,6 +175,8 @@ class GraphCache:
         """Capture a call in the mode that was asked for, or in the next best one that is right."""
         shared = (each.pool for each in self.graphs.values() if each.is_on_device_of(wanted.stream))
         pool = self._options.pool or next(shared, None) or graph_pool_handle()
+        if self._options.on_capture_error == "break":
+            return self._recorder.record(wanted, "copy", pool, breaks=tuple(self._breaks) or True)
         mode, why = self._options.inputs, self._unbound.get(wanted.call.key, "")
         if mode == "bind" and why:
             mode = "node"
@@ -219,7 +242,7 @@ class GraphCache:
 
     def _give_up(self, uncaptured: Uncaptured, error: CaptureError, function: object) -> None:
         """Raise the error, or never capture the signature from now on, as the option says."""
-        if self._options.on_capture_error == "raise":
+        if self._options.on_capture_error != "eager":
             raise error
         uncaptured.always_eager = True
         _warn(f"{function!r} runs eagerly from now on for arguments like these: {error}")
@@ -228,6 +251,12 @@ class GraphCache:
         """Drop all graphs, once the calls so far are done."""
         while self.graphs:
             self.graphs.popitem()[1].close()
+
+
+def _search(function: object, failed: CaptureError) -> BreakSearch:
+    from .break_search import BreakSearch
+
+    return BreakSearch(function, failed)
 
 
 def check_bucket(signature: Hashable, first: Hashable, function: object) -> None:

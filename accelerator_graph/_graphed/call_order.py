@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -124,13 +125,21 @@ class ReplayStreams:
     """Finds the stream of each replay.
 
     It is given the stream beside which the graph was captured, and the types of the arrays that every call
-    copies.
+    copies. A graph that makes eager calls can't be `bound`.
     """
 
     def __init__(
-        self, graph: Graph, order: CallOrder, stream: Stream, array_types: list[ArrayType], on_host: bool
+        self,
+        graph: Graph,
+        order: CallOrder,
+        stream: Stream,
+        array_types: list[ArrayType],
+        on_host: bool,
+        *,
+        bound: bool,
     ) -> None:
         self._graph = graph
+        self._bound = bound
         self._order = order
         self._backend = stream._backend
         self._device = stream.device
@@ -194,7 +203,7 @@ class ReplayStreams:
             owner = None if framework is None else FrameworkCurrent(framework)
             stream = Stream._make(backend, backend.as_stream(handle), self._device, owner)
         stream = self._order.hold(stream)
-        launch = self._graph.bind(stream)
+        launch = self._graph.bind(stream) if self._bound else partial(self._graph.replay, stream)
         entered, marked = self._entered or elsewhere, not lives_while_held(stream)
         questions = None if entered or marked else self._questions(stream, handle)
         return ReplayStream(stream, launch, entered, marked, questions)

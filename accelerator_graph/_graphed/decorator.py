@@ -36,7 +36,7 @@ def graphed(
     max_graphs: int = 16,
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
-    on_capture_error: Literal["raise", "eager"] = "raise",
+    on_capture_error: Literal["raise", "eager", "break"] = "raise",
     inputs: Mode = "copy",
     verify: Literal["first"] | None = None,
     check: bool = False,
@@ -67,9 +67,14 @@ def graphed(
     pool : PoolId or torch.cuda.MemPool, optional
         The pool that the graphs share; by default a pool of the function's own for each device. The rules in
         `graph_pool_handle` hold for a pool that other graphs share.
-    on_capture_error : {"raise", "eager"}
+    on_capture_error : {"raise", "eager", "break"}
         Whether a `CaptureError` is raised, or the function runs as it is for that signature from then on,
-        after one `RuntimeWarning`.
+        after one `RuntimeWarning`, or what can't be captured is left out of the graph. With ``"break"``, the
+        calls of functions that are marked with `eager` are breaks in every capture. If that fails before
+        such a call, two calls run the function as it is, watched, and the next one captures it with breaks:
+        every replay then calls the smallest functions around what can't be captured, and a `RuntimeWarning`
+        names them. If there is none, `CaptureError` names the call. Only for ``inputs="copy"``, and without
+        `verify`.
     inputs : {"copy", "node", "bind"}
         What a call does with its arrays. ``"copy"``: it enqueues copies of them. ``"node"``: the copies are
         the first nodes of the graph, and a call only gives those nodes the addresses of its arrays.
@@ -136,10 +141,12 @@ def graphed(
         check_pool(pool),
         on_capture_error,
         inputs,
-        verify or _verify_always(),
+        verify,
         check,
     )
     options.refuse_wrong_ones()
+    if verify is None and on_capture_error != "break":
+        options = options._replace(verify=_verify_always())
     if function is None:
         return lambda function: _graphed(function, options)
     return _graphed(function, options)

@@ -178,7 +178,11 @@ class Graphed(Generic[P, R]):
                 replayed = self._replay(found, call.signature, call.leaves)
                 if replayed is not None:
                     return replayed[0]  # type: ignore[no-any-return]
-        result = self._run(call)
+        search = found.search if isinstance(found, Uncaptured) else None
+        if search is not None and not search.is_done():
+            result = search.watch(partial(self._run, call))
+        else:
+            result = self._run(call)
         if isinstance(found, Uncaptured):
             with self._lock:
                 self._cache.count_eager(found)

@@ -20,7 +20,7 @@ class GivenOptions(TypedDict, total=False):
     max_graphs: int
     outputs: Literal["copy", "static"]
     pool: AnyPool | None
-    on_capture_error: Literal["raise", "eager"]
+    on_capture_error: Literal["raise", "eager", "break"]
     inputs: Mode
     verify: Literal["first"] | None
     check: bool
@@ -54,8 +54,15 @@ class Options(NamedTuple):
             raise ValueError(f"outputs must be 'copy' or 'static', not {self.outputs!r}.")
         if self.inputs not in ("copy", "node", "bind"):
             raise ValueError(f"inputs must be 'copy', 'node' or 'bind', not {self.inputs!r}.")
-        if self.on_capture_error not in ("raise", "eager"):
-            raise ValueError(f"on_capture_error must be 'raise' or 'eager', not {self.on_capture_error!r}.")
+        if self.on_capture_error not in ("raise", "eager", "break"):
+            raise ValueError(
+                f"on_capture_error must be 'raise', 'eager' or 'break', not {self.on_capture_error!r}."
+            )
+        if self.on_capture_error == "break" and (self.inputs != "copy" or self.verify is not None):
+            raise ValueError(
+                "on_capture_error='break' is for copied inputs and without verify=: calls are made while the "
+                "graph runs, so it is neither bound to arrays nor run again; leave inputs= and verify= out."
+            )
         if self.verify not in (None, "first"):
             raise ValueError(f"verify must be 'first' or None, not {self.verify!r}.")
         boolean(self.check, "check")

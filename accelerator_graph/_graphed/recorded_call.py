@@ -13,6 +13,7 @@ from .._core import stream_stack
 from .._core.current_stream import side_of
 from .._core.observers import Observer
 from .._core.pools import PoolId
+from .._core.replay import EagerPart
 from .._core.streams import Stream
 from ..api import Graph, graph
 from .binding import NotFollowing, why_copied
@@ -52,6 +53,10 @@ class RecordedCall:
     """Sees that calls are alike."""
     guard_tried: bool = False
     """Whether that was made, if it can be."""
+    has_run: bool = False
+    """Whether its capture was the run of the next call."""
+    has_calls: bool = False
+    """Whether a run makes eager calls, which may write other arguments than in the capture."""
 
     def is_on_device_of(self, stream: Stream) -> bool:
         """Return True if the graph was captured on a stream's device."""
@@ -67,8 +72,14 @@ class RecordedCall:
         stream, inputs, result = where.stream, self.inputs, self.result
         if where.entered:
             return stream_stack.within(stream, self.run, leaves, where._replace(entered=False))
-        inputs.copy_in(leaves, stream)
-        where.launch()
+        if self.has_run:
+            self.has_run = False
+        else:
+            inputs.copy_in(leaves, stream)
+            versions = inputs.versions() if self.has_calls else None
+            where.launch()
+            if versions is not None:
+                inputs.note_written(inputs.written(versions, leaves, self.names))
         back, new = inputs.copies_back(leaves), result.new_arrays()
         if back or result.fills:
             inputs.enqueue(stream, copy_out, back, leaves, result.fills, new)
@@ -138,9 +149,16 @@ class Recorder:
         return (ownership(),)
 
     def record(
-        self, wanted: Capturable, mode: Mode, pool: PoolId, python: PythonState | None = None
+        self,
+        wanted: Capturable,
+        mode: Mode,
+        pool: PoolId,
+        python: PythonState | None = None,
+        breaks: bool | Sequence[object] = False,
     ) -> RecordedCall:
         """Capture a call. For ``"bind"``, `python` has the references that the function can reach.
+
+        With breaks, as `graph` takes them, the capture is the run of this call.
 
         Raises
         ------
@@ -159,14 +177,16 @@ class Recorder:
         enqueue = on_host if host else on_device
         nodes = mode == "node" and not all_seen
         inputs = StaticInputs(leaves, types, stream, self._order, enqueue, nodes=nodes)
+        if breaks:
+            inputs.fill(stream, leaves)
         arguments = inputs.arguments(leaves)
-        contents = inputs.contents() if all_seen and host else []
+        contents = inputs.contents() if all_seen and host and not breaks else []
         versions = inputs.versions()
         observe = self._observers()
         keep = not all_seen and (mode == "bind" or inputs.in_graph)
         graph = (_NeverEmpty if all_seen else Graph)(keep_graph=keep, observe=observe)
         passed: set[int] = set()
-        value = _capture(wanted, inputs, arguments, graph, pool, passed)
+        value = _capture(wanted, inputs, arguments, graph, pool, passed, breaks)
         try:
             if contents:
                 check_unwritten(contents, inputs.contents(), wanted.arrays)
@@ -183,9 +203,12 @@ class Recorder:
             elif mode == "node" and not inputs.in_graph:
                 mode, why = "copy", "no argument is an array that a node could copy"
             copied = inputs.plan_copies(back) + [each for _, each in result.outputs if self._copies]
-            streams = ReplayStreams(graph, self._order, stream, copied, host)
+            calls = eager_calls(graph)
+            streams = ReplayStreams(graph, self._order, stream, copied, host, bound=not calls)
             made = graph, pool, inputs, result, streams, self._order, wanted.call.signature
-            return RecordedCall(*made, wanted.arrays, mode, why)
+            recorded = RecordedCall(*made, wanted.arrays, mode, why, has_run=bool(breaks))
+            recorded.has_calls = recorded.guard_tried = bool(calls)
+            return recorded
         except BaseException:
             graph.reset()
             raise
@@ -198,6 +221,7 @@ def _capture(
     into: Graph,
     pool: PoolId | None,
     passed: set[int],
+    breaks: bool | Sequence[object] = False,
 ) -> Any:
     """Capture a call with other arrays as its arguments, and return its result.
 
@@ -214,9 +238,12 @@ def _capture(
     side._follow(stream)
     clear_autocast_caches()
     try:
-        with graph(into, pool, side):
+        with graph(into, pool, side, breaks=breaks):
             inputs.record_copies(side, leaves)
-            return wanted.run(wanted.call, swap)
+            value = wanted.run(wanted.call, swap)
+        if breaks:
+            stream._follow(side)
+        return value
     finally:
         clear_autocast_caches()
 
@@ -247,4 +274,10 @@ def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> R
     seen, nodes = runner.retained, runner.counted
     if nodes is not None and nodes > len(seen):
         return None
-    return RecordedWork([*seen, inputs.arrays], passed)
+    held = [each.held for each in eager_calls(captured)]
+    return RecordedWork([*seen, *held, inputs.arrays], passed)
+
+
+def eager_calls(captured: Graph) -> list[EagerPart]:
+    """Return the calls that a run of a graph makes between its segments."""
+    return [each for each in captured._runner_for("replay()").parts if isinstance(each, EagerPart)]

@@ -83,6 +83,11 @@ class StaticInputs:
 
     # ---- during the capture --------------------------------------------------------------------
 
+    def fill(self, stream: Stream, leaves: Leaves) -> None:
+        """Copy a call's arrays in, ahead of a capture that is a run as well."""
+        self.plan_copies(())
+        stream_stack.within(stream, self.copy_in, leaves, stream)
+
     def record_copies(self, stream: Stream, leaves: Leaves) -> None:
         """Record the copies that are nodes of the graph, as its first work."""
         self._nodes.record(stream, leaves)
@@ -126,7 +131,7 @@ class StaticInputs:
         """Return how often each static array was written, as far as arrays count that."""
         return [_version(array) for array in self.arrays]
 
-    def written(self, versions: list[int | None], leaves: Leaves, names: list[str]) -> set[int]:
+    def written(self, versions: list[int | None], leaves: Leaves, names: Sequence[str]) -> set[int]:
         """Return the indices of the arrays that were written since `versions` returned this, or may be.
 
         Arrays that are merged are left out. Raises ValueError if an array was written that can't be.

@@ -292,6 +292,14 @@ class Inspectable(Framework):
         """
         return None
 
+    def waited(self, seen: Callable[[], object]) -> Undo | None:
+        """Call `seen` after each operation of this thread that has waited for the device; return the undo.
+
+        Called ahead of an eager run of which all that a capture would not bear is to be found. None if the
+        framework can't see which operations have waited.
+        """
+        return None
+
 
 _STREAMS = ("backend", "as_stream", "current_stream")
 _HOOKS = [

@@ -238,6 +238,12 @@ class Torch(Inspectable):
 
         return waiting(self.torch, beside)
 
+    def waited(self, seen: Callable[[], object]) -> Undo:
+        """Call `seen` after each operation of torch's that has waited, as torch's debug mode reports."""
+        from ._torch.observing import waited
+
+        return waited(self.torch, seen)
+
     def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
         distributed = sys.modules["torch"].__dict__.get("distributed")

@@ -12,6 +12,7 @@ pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")
 
 import accelerator_graph as ag
+from breaks.torch_programs import PROGRAMS, check
 
 
 @pytest.fixture(autouse=True)
@@ -288,3 +289,26 @@ def test_a_break_costs_little():
     more = statistics.median(ours - theirs for theirs, ours in rounds) / 62
     print(f"a break costs {more * 1e6:.2f} us more than torch's replays of the segments")
     assert more < 10e-6
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_can_not_be_captured_is_left_out(program):
+    torch.set_grad_enabled(True)
+    check(program, "cuda", torch.cuda.synchronize, read=torch.Tensor.tolist)
+
+
+def test_mixtral_is_captured_with_breaks():
+    pytest.importorskip("transformers")
+    from breaks.mixtral import mixtral
+
+    logits = mixtral("cuda")
+    f = ag.graphed(logits, warmup=1, on_capture_error="break")
+
+    def compare():
+        for _ in range(6):
+            tokens = torch.randint(0, 128, (2, 16), device="cuda")
+            assert torch.equal(f(tokens), logits(tokens))
+
+    with pytest.warns(RuntimeWarning, match=r"is captured with breaks[\s\S]*MixtralExperts\.forward"):
+        compare()
+    assert f.cache_info() == ag.CacheInfo(3, 3, 1, 0, 1, 16)

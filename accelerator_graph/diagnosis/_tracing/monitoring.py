@@ -40,7 +40,7 @@ def begin(trace: Watched) -> None:
             _monitoring.use_tool_id(_tool, _NAME)
         _active[trace] = _callbacks(trace)
         _register()
-        if trace.pieces is not None:
+        if trace.foreseen is not None:
             _monitoring.restart_events()  # of functions of which other captures did not want any more
 
 
@@ -60,7 +60,7 @@ def _register() -> None:
         return
     events = _monitoring.events
     wanted = events.PY_START | events.LINE | events.PY_RETURN | events.CALL | events.RAISE if _active else 0
-    if any(trace.pieces is not None for trace in _active):
+    if any(trace.foreseen is not None for trace in _active):
         wanted |= events.PY_UNWIND
     if not wanted:
         _monitoring.set_events(_tool, 0)
@@ -84,7 +84,7 @@ def _all(callbacks: list[Callback]) -> Callback:
 
 def _callbacks(trace: Watched) -> tuple[Callback, ...]:
     """Return what is called at each kind of event: in C, if there is the extension."""
-    disable, pieces = _monitoring.DISABLE, trace.pieces
+    disable, foreseen = _monitoring.DISABLE, trace.foreseen
 
     def line(code: CodeType, number: int) -> Any:
         if is_unwatched(code):
@@ -95,7 +95,7 @@ def _callbacks(trace: Watched) -> tuple[Callback, ...]:
     def python_returns(code: CodeType, offset: int, value: object) -> Any:
         if is_unwatched(code):
             return disable
-        trace.at_return(_frame_of(code))
+        trace.at_return(_frame_of(code), value)
         return None
 
     def c_returns(code: CodeType, offset: int, function: Any, first: Any) -> None:
@@ -113,21 +113,21 @@ def _callbacks(trace: Watched) -> tuple[Callback, ...]:
 
     def starts(code: CodeType, offset: int) -> Any:
         """Stand in for the event of the line of a one-line function, which Python 3.13 does not have."""
-        if pieces is not None and code in WAITS:
-            pieces.starts(_frame_of(code))
+        if foreseen is not None and code in WAITS:
+            foreseen.starts(_frame_of(code))
             return None
         one_line = {number for _, _, number in code.co_lines() if number} == {code.co_firstlineno}
         return at_line(code, code.co_firstlineno) if one_line else disable
 
     callbacks = starts, at_line, at_return, after_call, after_call, at_exception
-    if pieces is None:
+    if foreseen is None:
         return callbacks
 
     def calls(code: CodeType, offset: int, function: Any, first: Any) -> None:
-        pieces.calls(_frame_of(code), function, first)
+        foreseen.calls(_frame_of(code), function, first)
 
     def unwinds(code: CodeType, offset: int, error: BaseException) -> None:
-        pieces.ends(_frame_of(code))
+        foreseen.ends(_frame_of(code))
 
     return *callbacks, calls, unwinds
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from types import FrameType, FunctionType, MethodType
+from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from ..._core import stream_stack
 from ..._core.capture import Capture, part_of
 from ..._core.extension import fast
 from ..._core.labels import Labels
 from ..._core.ownership import Owned
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError, CaptureError, DriverError
-from ...interop.base import FrameworkRecorder, Inspectable
+from ...interop.base import FrameworkRecorder
 from . import wording
-from .places import PURE, is_passive, kind_of, name_of, stack_of
-from .streams import IN_C, NAMES, WAITS, Escapes, Streams
+from .foreseen import Foreseen
+from .places import PURE, kind_of, name_of, stack_of
+from .streams import IN_C, NAMES, Escapes, Streams
 from .suspects import (
     Moment,
     Rules,
@@ -57,7 +57,8 @@ class Watched:
         self.thread = threading.get_ident()
         self.watch: Watch | None = None
         """What answers the events in C, while that is possible."""
-        self.pieces: Pieces | None = None
+        self.foreseen: Foreseen | None = None
+        """What is told of calls before they are made."""
 
     def answer_in_c(self, *functions: Callable[..., Any], disable: object = None) -> Watch | None:
         """Have C answer the events while the capture goes on; return what does, or None if nothing can.
@@ -70,8 +71,8 @@ class Watched:
     def at_line(self, frame: FrameType, line: int) -> None:
         """Note that a line is about to run."""
 
-    def at_return(self, frame: FrameType) -> None:
-        """Note that a function in Python is about to return."""
+    def at_return(self, frame: FrameType, value: object) -> None:
+        """Note that a function in Python is about to return this."""
 
     def after_call(self, frame: FrameType, offset: int, function: Any, first: object) -> None:
         """Note that a frame has called a function in C."""
@@ -98,7 +99,7 @@ class CaptureTrace(Watched):
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
         self._rules = Rules(self.streams, capture.mode)
-        self.pieces = Pieces(self, capture, self._rules) if all else None
+        self.foreseen = self.pieces = Pieces(self, capture, self._rules) if all else None
         if self.pieces is not None:
             self.status = self.pieces.status
         self._before: Any = None
@@ -163,7 +164,7 @@ class CaptureTrace(Watched):
         else:
             self._broke_between(frame)
 
-    def at_return(self, frame: FrameType) -> None:
+    def at_return(self, frame: FrameType, value: object) -> None:
         """Ask before a function in Python returns."""
         if self.pieces is not None:
             self.pieces.ends(frame)
@@ -314,36 +315,24 @@ class _Piece(Owned):
             destroy(made)
 
 
-class Pieces:
+class Pieces(Foreseen):
     """A capture that is recorded in pieces: ahead of each call that would break it, the last piece runs."""
 
     def __init__(self, trace: CaptureTrace, capture: Capture, rules: Rules) -> None:
-        self.found: dict[tuple[object, ...], Suspect] = {}
-        """The calls that would have broken the capture, by their places."""
+        super().__init__(capture.backend, rules)
         self._trace = trace
         self._capture = capture
-        self._rules = rules
-        self._inside: object = None
-        """The frame that is in such a call now; None while a piece is being recorded."""
         self._outer = sys.exception()
         self._made: list[object] = []
-        self._undos: list[Callable[[], object]] = []
 
     def status(self, native: Any) -> CaptureStatus:
         """Return the status of a stream as if there were one capture."""
         inside = self._inside is not None
-        return CaptureStatus.ACTIVE if inside else self._capture.backend.capture_status(native)
-
-    def begin(self) -> None:
-        """Have frameworks report their operations that wait, from now on."""
-        for framework in stream_stack.taking_part(self._capture.backend):
-            undo = framework.waiting(self._beside) if isinstance(framework, Inspectable) else None
-            if undo is not None:
-                self._undos.append(undo)
+        return CaptureStatus.ACTIVE if inside else self._backend.capture_status(native)
 
     def stop(self, subject: str) -> None:
-        """Have them report no more. What the code raises itself gets a note of the calls."""
-        stream_stack.undo(self._undos)
+        """Have frameworks report no more. What the code raises itself gets a note of the calls."""
+        self.leave()
         self._made.clear()
         if self.found:
             part_of(self._capture.observations, Labels).marks.clear()
@@ -351,65 +340,21 @@ class Pieces:
             if error is not self._outer and error is not None and not isinstance(error, CaptureError):
                 error.add_note(str(wording.every(CaptureError(""), subject, self.found, error)))
 
-    def calls(self, frame: FrameType, function: Any, first: object) -> None:
-        """Note that a frame is about to call a function in C."""
-        if isinstance(function, FunctionType | MethodType) or self._is_elsewhere():
-            return
-        suspect = None if is_passive(frame.f_code) else after_call(frame, function, first)
-        if suspect is not None and not suspect.stack[0].is_ours():
-            self._enter(frame, suspect)
+    def _goes_on(self) -> bool:
+        return self._trace.goes_on()
 
-    def starts(self, frame: FrameType) -> None:
-        """Note that a function in Python begins, which may be one of the library's own that wait."""
-        if frame.f_code not in WAITS or self._is_elsewhere():
-            return
-        owner = frame.f_locals.get("self")
-        if not getattr(owner, "_captured", False):  # an event of the capture can't be waited for at all
-            self._enter(frame, Suspect(stack_of(frame), frame.f_code.co_qualname, owner))
-
-    def ends(self, frame: FrameType) -> None:
-        """Note that a frame has returned, or a call into C to it."""
-        if self._inside is frame:
-            self._record()
-
-    def _enter(self, frame: FrameType, suspect: Suspect) -> None:
-        if self._rules.foresees(suspect) and self._trace.goes_on():
-            self._run(frame, suspect)
-
-    def _is_elsewhere(self) -> bool:
-        """Return True in another thread than the capturing one, and in a call that can't be captured."""
-        return self._inside is not None or threading.get_ident() != self._trace.thread
-
-    @contextmanager
-    def _beside(self, name: str) -> Iterator[None]:
-        """Let an operation of a framework run that waits."""
-        if self._is_elsewhere() or not self._trace.goes_on():
-            yield
-            return
-        suspect = Suspect(stack_of(sys._getframe(2)))
-        suspect.name = name if suspect.advice() is None else ""
-        self._run(suspect, suspect)
-        try:
-            yield
-        finally:
-            self._record()
-
-    def _run(self, frame: object, suspect: Suspect) -> None:
+    def _before(self, frame: object, suspect: Suspect) -> None:
         """Note a call, and run the piece that has been recorded ahead of it."""
-        suspect.look(self._rules)
-        suspect.breaks = True
-        place = suspect.place
-        self.found.setdefault((place.file, place.line, suspect.called()), suspect)
+        super()._before(frame, suspect)
         capture = self._capture
         recorder = capture.recorder
-        self._inside = frame
         for mark in part_of(capture.observations, Labels).marks:
             mark.start = -1  # it counts the nodes of one piece
         try:
             end = recorder.destroy_graph, recorder.capture_end(capture._token)
             piece = _Piece(recorder, capture.backend, [end], capture._owner)
         except DriverError as error:
-            self._record()
+            self._after()
             told = CaptureError(f"{error}", reason=error.reason, code=error.code, code_name=error.code_name)
             raise wording.every(told, capture.subject, self.found, told) from error
         self._made.append(piece)
@@ -417,11 +362,11 @@ class Pieces:
         piece.value.insert(0, (recorder.destroy_executable, executable))
         recorder.replay(executable, capture.native)
 
-    def _record(self) -> None:
+    def _after(self) -> None:
         """Begin the next piece."""
         capture = self._capture
         if isinstance(capture.recorder, FrameworkRecorder):
             capture.recorder = capture.recorder.another()
         keep = partial(setattr, capture, "_token")
         any(map(keep, map(capture.recorder.capture_begin, (capture.native,), (capture.mode,))))
-        self._inside = None
+        super()._after()

@@ -24,6 +24,8 @@ _PASSIVE = (_WATCHES, OURS + f"interop{os.sep}_torch")
 _REGISTRY = os.path.join("_library", "simple_registry.py")
 _OPERATORS = os.sep + "_ops.py"
 """Files that each operator of torch goes through because its streams are compared."""
+_WRAPPERS = (os.sep + "eval_frame.py", os.sep + "_compile.py")
+"""Ends of the files through which torch calls what watches its operators."""
 
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 _GENERATED = ("torchinductor_", f"{os.sep}.triton{os.sep}")
@@ -107,6 +109,15 @@ def callers(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def beyond_watches(frame: FrameType) -> FrameType:
+    """Return the frame that has called an operator, from one that watches it."""
+    while frame.f_back is not None and (
+        is_passive(code := frame.f_code) or code.co_filename.endswith(_WRAPPERS)
+    ):
+        frame = frame.f_back
+    return frame
 
 
 def watched(frame: FrameType) -> FrameType | None:

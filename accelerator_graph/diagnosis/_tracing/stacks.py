@@ -92,7 +92,7 @@ class StackTrace(Watched):
             self._ask(frame)
             self._last = frame.f_code, line, True
 
-    def at_return(self, frame: FrameType) -> None:
+    def at_return(self, frame: FrameType, value: object) -> None:
         """Ask before a function in Python returns."""
         if threading.get_ident() == self.thread:
             self._ask(frame)

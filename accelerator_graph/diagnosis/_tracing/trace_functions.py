@@ -105,12 +105,12 @@ def _trace(frame: FrameType, event: str, arg: Any) -> Any:
     if not _active:
         _leave()
     for trace in _active:
-        if event == "call" and trace.pieces is not None:
-            trace.pieces.starts(frame)
+        if event == "call" and trace.foreseen is not None:
+            trace.foreseen.starts(frame)
         elif event == "line":
             trace.at_line(frame, frame.f_lineno)
         elif event == "return":
-            trace.at_return(frame)
+            trace.at_return(frame, arg)
         elif event == "exception":
             trace.at_exception(frame, arg[1])
     return _trace
@@ -122,8 +122,8 @@ def _profile(frame: FrameType, event: str, arg: Any) -> None:
     for trace in _active:
         if event != "c_call":
             trace.after_call(frame, frame.f_lasti, arg, getattr(arg, "__self__", None))
-        elif trace.pieces is not None:
-            trace.pieces.calls(frame, arg, None)
+        elif trace.foreseen is not None:
+            trace.foreseen.calls(frame, arg, None)
 
 
 def _after_fork() -> None:

@@ -93,7 +93,7 @@ def every(
 ) -> CaptureError:
     """Return the error that lists all calls that can't be captured, and what ended the list early."""
     calls = [each.public() for each in found.values()]
-    lines = [f"{_at(each)}: {_story(each, None, ())}." for each in found.values()]
+    lines = [f"{call(each)}." for each in found.values()]
     if isinstance(end, CaptureError):
         calls += end.calls
         if not found:
@@ -104,6 +104,11 @@ def every(
     number = f"{len(found)} calls" if len(found) > 1 else "a call"
     lines.insert(0, f"{subject} did not become a graph: {number} of its code can't be captured.")
     return _with(error, "\n  ".join(lines), calls)
+
+
+def call(suspect: Suspect) -> str:
+    """Return where a call is that can't be captured, what it does, and the way out: a clause."""
+    return f"{_at(suspect)}: {_story(suspect, None, ())}"
 
 
 def code_of(cause: BaseException | None) -> tuple[int, str] | None:
@@ -171,9 +176,12 @@ def _at(suspect: Suspect) -> str:
 
 
 def _line(place: Place) -> str:
-    file = place.file
-    here = os.getcwd() + os.sep
-    return f"{file.removeprefix(here)}:{place.line} in {place.function}"
+    return f"{short(place.file)}:{place.line} in {place.function}"
+
+
+def short(file: str) -> str:
+    """Return the name of a file as it is seen from here."""
+    return file.removeprefix(os.getcwd() + os.sep)
 
 
 def _with(error: CaptureError, message: str, found: Sequence[BreakingCall] = ()) -> CaptureError:

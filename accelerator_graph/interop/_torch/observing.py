@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -225,13 +226,35 @@ def waiting(torch: Any, beside: Callable[[str], AbstractContextManager[None]]) -
     return observe_operators(torch, lambda *_: None, around)
 
 
+_SYNCHRONIZES = "called a synchronizing CUDA operation"
+
+
+def waited(torch: Any, seen: Callable[[], object]) -> Undo:
+    """Call `seen` after each operation that has waited, as torch's debug mode for synchronization reports."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(torch.cuda.set_sync_debug_mode, torch.cuda.get_sync_debug_mode())
+        stack.enter_context(warnings.catch_warnings())
+        show = warnings.showwarning
+
+        def show_other(message: Any, *args: Any, **kwargs: Any) -> None:
+            seen() if _SYNCHRONIZES in str(message) else show(message, *args, **kwargs)
+
+        warnings.showwarning = show_other
+        warnings.filterwarnings("always", f".*{_SYNCHRONIZES}")
+        warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
+        torch.cuda.set_sync_debug_mode("warn")
+        return stack.pop_all().close
+
+
 def _crosses(torch: Any, args: Any, kwargs: Any) -> bool:
-    """Return True if a copy between host and device waits."""
+    """Return True if a copy between host and device waits, or is refused for memory that is not pinned."""
     source = args[-1] if len(args) == 1 else args[1]
     target = kwargs.get("device") if len(args) == 1 else args[0].device
-    if kwargs.get("non_blocking") or any(each is True for each in args[2:]) or target is None:
+    if target is None or {source.device.type, torch.device(target).type} != {"cpu", "cuda"}:
         return False
-    return {source.device.type, torch.device(target).type} == {"cpu", "cuda"}
+    at_once = not (kwargs.get("non_blocking") or any(each is True for each in args[2:]))
+    host = source if source.device.type == "cpu" else args[0]
+    return at_once or (host.device.type == "cpu" and not host.is_pinned())
 
 
 def _has_mask(torch: Any, name: str, args: Any) -> bool:

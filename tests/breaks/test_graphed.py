@@ -1,0 +1,70 @@
+"""Graphed functions with breaks on the cpu backend: arrays go in and come out by copies."""
+
+import numpy as np
+import pytest
+
+import accelerator_graph as ag
+
+
+@pytest.fixture
+def stream():
+    with ag.Stream(backend="cpu") as stream:
+        yield stream
+        stream.synchronize()
+
+
+def launch(work, *args):
+    ag.current_stream().launch(work, *args)
+
+
+class Step:
+    """Work with a step in NumPy, which writes an argument now and then."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_host(self, x, y):
+        ag.current_stream().synchronize()
+        self.seen.append(float(x.max()))
+        if len(self.seen) % 3 == 0:
+            y += 100
+        return x / 2
+
+    def __call__(self, x, y):
+        doubled, out = np.empty_like(x), np.empty_like(x)
+        launch(np.multiply, x, 2, doubled)
+        half = self.on_host(doubled, y)
+        launch(np.add, half, y, out)
+        launch(np.add, y, 1, y)
+        return out, half
+
+
+@pytest.mark.filterwarnings("ignore:.*captured with breaks")
+@pytest.mark.parametrize(
+    "options", [{}, {"outputs": "static"}, {"check": True}, {"key": lambda x, y: x.shape}]
+)
+def test_arguments_and_results_are_those_of_the_call(stream, options):
+    ours, theirs = Step(), Step()
+    f = ag.graphed(ours, warmup=1, on_capture_error="break", **options)
+    y = [np.zeros(3), np.zeros(3)]
+    for i in range(12):
+        x, other = np.full(3, float(i)), ag.Stream(backend="cpu") if i > 8 else stream
+        stream.synchronize()
+        with other:
+            found = f(x, y[0])
+            wanted = theirs(x, y[1])
+            other.synchronize()
+        assert [each.tolist() for each in found] == [each.tolist() for each in wanted], i
+        assert y[0].tolist() == y[1].tolist(), i
+    assert ours.seen == theirs.seen
+    assert f.cache_info().captures == 1
+
+
+def test_arguments_that_are_enqueued_are_there_in_the_capture(stream):
+    x = np.zeros(3)
+    f = ag.graphed(ag.eager(lambda x: x + 0), warmup=0, on_capture_error="break")
+    for i in range(3):
+        launch(np.add, x, 1, x)
+        found = f(x)
+        stream.synchronize()
+        assert found.tolist() == [i + 1] * 3

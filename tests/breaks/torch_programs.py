@@ -1,0 +1,151 @@
+"""Programs of torch that can't be captured as they stand, since they read the device on the host."""
+
+import warnings
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+import accelerator_graph as ag
+from accelerator_graph._graphed.recorded_call import eager_calls
+
+WIDTH = 16
+
+
+def items(tensor):
+    return [each.item() for each in tensor]
+
+
+class Attention(torch.nn.Module):
+    """Attends to as much of each row as its length says, which it reads on the host."""
+
+    breaks = ("Attention.attend",)
+
+    def __init__(self, read):
+        super().__init__()
+        self.read = read
+        self.project = torch.nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = torch.nn.Linear(WIDTH, WIDTH)
+
+    def attend(self, packed, lengths):
+        rows = torch.zeros_like(packed[..., :WIDTH])
+        for i, length in enumerate(self.read(lengths)):
+            q, k, v = packed[i, :length].chunk(3, -1)
+            rows[i, :length] = torch.softmax(q @ k.T, -1) @ v
+        return rows
+
+    def inputs(self, draw):
+        return draw(3, 6, WIDTH), (draw(3).abs() * 2).long().clamp(1, 6)
+
+    @torch.no_grad()
+    def step(self, x, lengths):
+        return self.out(self.attend(self.project(x), lengths)).relu()
+
+
+class Experts(torch.nn.Module):
+    """Sends each row to the expert that it chooses: shapes depend on the data."""
+
+    breaks = ("Experts.dispatch",)
+
+    def __init__(self, read):
+        super().__init__()
+        self.gate = torch.nn.Linear(WIDTH, 4)
+        self.experts = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def rows_of(self, chosen, i):
+        return (chosen == i).nonzero()[:, 0]
+
+    def dispatch(self, x, chosen):
+        y = torch.zeros_like(x)
+        for i, expert in enumerate(self.experts):
+            rows = self.rows_of(chosen, i)
+            y.index_add_(0, rows, expert(x[rows]))
+        return y
+
+    def inputs(self, draw):
+        return (draw(12, WIDTH),)
+
+    @torch.no_grad()
+    def step(self, x):
+        return self.dispatch(x.tanh(), self.gate(x).argmax(-1)) + x
+
+
+class Host(torch.nn.Module):
+    """Does a part of its work in NumPy."""
+
+    breaks = ("Host.summed",)
+
+    def __init__(self, read):
+        super().__init__()
+        self.read = read
+
+    def summed(self, x):
+        return torch.from_numpy(np.array(self.read(x)).cumsum().astype("f4")).to(x.device)
+
+    def inputs(self, draw):
+        return (draw(WIDTH),)
+
+    def step(self, x):
+        return self.summed(x * 2) + 1
+
+
+class Training(torch.nn.Module):
+    """Trains, and logs the loss on the host, once behind the backward pass and once ahead of it."""
+
+    breaks = ("Training.log",)
+
+    def __init__(self, read):
+        super().__init__()
+        layers = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, 1)
+        self.model = torch.nn.Sequential(*layers)
+        self.losses = []
+
+    def log(self, loss):
+        self.losses.append(loss.item())
+
+    def inputs(self, draw):
+        return draw(5, WIDTH), draw(5)
+
+    def step(self, x, y):
+        for each in self.parameters():
+            each.grad.zero_()
+        loss = functional.mse_loss(self.model(x)[:, 0], y)
+        self.log(loss.detach())
+        loss.backward()
+        self.log(loss.detach())
+        with torch.no_grad():
+            for each in self.parameters():
+                each.sub_(each.grad, alpha=0.1)
+        return loss.detach()
+
+
+PROGRAMS = (Attention, Experts, Host, Training)
+
+
+def check(program, device, settle, read=items):
+    """Compare calls of a program, which is captured with breaks, with eager calls of another one."""
+    draw = torch.Generator().manual_seed(1)
+    made = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        made.append(program(read).to(device))
+        for each in made[-1].parameters():
+            each.grad = torch.zeros_like(each)
+    eager, captured = made
+    f = ag.graphed(captured.step, warmup=1, on_capture_error="break")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(8):
+            inputs = eager.inputs(lambda *shape: torch.randn(*shape, generator=draw).to(device))
+            found_now, wanted = f(*inputs), eager.step(*inputs)
+            settle()
+            assert torch.equal(found_now, wanted)
+            for x, y in zip(captured.parameters(), eager.parameters(), strict=True):
+                assert torch.equal(x, y)
+    assert getattr(captured, "losses", None) == getattr(eager, "losses", None)
+    assert f.cache_info() == ag.CacheInfo(5, 3, 1, 0, 1, 16)
+    (message,) = [str(each.message) for each in found if "is captured with breaks" in str(each.message)]
+    for name in program.breaks:
+        assert name in message, message
+    (recorded,) = f._cache.graphs.values()
+    assert {each.name for each in eager_calls(recorded.graph)} == set(program.breaks)
