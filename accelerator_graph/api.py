@@ -742,7 +742,8 @@ class graph(Generic[G]):
     breaks : bool or iterable
         Break the capture at every call of a function that is marked with `eager`, and at every
         `graph_break`: a replay calls the function between two segments. Functions, methods as in
-        ``Class.method``, and modules of torch that are named here are marked meanwhile.
+        ``Class.method``, and modules of torch that are named here are marked meanwhile, and so are operators
+        of torch: all overloads as in ``"aten::nonzero"``, or one as in ``"aten::add.Tensor"``.
 
     Raises
     ------

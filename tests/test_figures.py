@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
-    "modules": 227,
-    "lines of Python": 49_235,
+    "modules": 228,
+    "lines of Python": 49_412,
     "lines of C": 2_900,
     "modules of the core": 19,
     "imports in the core": 51,

@@ -117,7 +117,7 @@ EAGER: CodeType = _example.__code__
 
 
 def checked_breaks(breaks: object) -> tuple[object, ...] | None:
-    """Return the functions, methods and modules that `graph` was given for `breaks`; None for False.
+    """Return the functions, modules and operators that `graph` was given for `breaks`; None for False.
 
     Raises
     ------
@@ -128,14 +128,18 @@ def checked_breaks(breaks: object) -> tuple[object, ...] | None:
         return () if breaks else None
     named = tuple(breaks) if isinstance(breaks, Iterable) and not isinstance(breaks, str) else ()
     for each in named:
-        if not (isinstance(each, FunctionType) or hasattr(each, "forward")) or runs_later(each):
+        operator = isinstance(each, str) and "::" in each
+        function = isinstance(each, FunctionType) or hasattr(each, "forward")
+        if not (operator or function) or runs_later(each):
             raise TypeError(
-                f"graph: breaks can't name {each!r}; name functions, methods as in Class.method, and modules "
-                "of torch, or mark what calls it with accelerator_graph.eager."
+                f"graph: breaks can't name {each!r}; name functions, methods as in Class.method, modules of "
+                "torch, and its operators as in 'aten::nonzero', or mark what calls it with "
+                "accelerator_graph.eager."
             )
     if not named:
         raise TypeError(
-            f"graph: breaks must be True, False, or functions, methods and modules, not {breaks!r}."
+            "graph: breaks must be True, False, or functions, methods, modules and operators, not "
+            f"{breaks!r}."
         )
     return named
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from .._arrays.containers import rebuild
@@ -13,7 +14,7 @@ from .._core.capture import Captured, Where, part_of
 from .._core.labels import Labels, Mark
 from .._core.replay import Runner
 from .._interpreter import caller
-from ..errors import CaptureError, GraphStateError
+from ..errors import CaptureError, GraphStateError, UnsupportedError
 from ..interop import registry as interop
 from .marks import mark_until, thread
 from .segments import EagerCall, Live, SegmentedRunner
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .._core.graph import BaseGraph
     from .._core.pools import PoolId
     from .._core.streams import Event
+    from .._interpreter import Site
+    from ..interop.base import Replacement
 
 
 class _Events:
@@ -50,9 +53,14 @@ class Recording:
     mode : str
         The capture mode of all segments.
     named : iterable
-        Functions, methods and modules that are marked meanwhile.
+        Functions, methods and modules that are marked meanwhile, and operators by name.
     guard : object
         Abandons everything if the end of the ``with`` block is skipped.
+
+    Raises
+    ------
+    ValueError
+        No framework has such an operator.
     """
 
     def __init__(
@@ -76,7 +84,9 @@ class Recording:
         self._entry: stream_stack.Entry | None = None
         self._segments: list[tuple[Captured, list[object]]] = []
         """The segments as they were captured, with what their work keeps alive."""
-        self._named = named
+        self._thread = get_ident()
+        self._named = [each for each in named if not isinstance(each, str)]
+        self._operators = self._replaced([each for each in named if isinstance(each, str)])
         self._marks = ExitStack()
         self._guard = guard
 
@@ -96,6 +106,32 @@ class Recording:
         except BaseException:
             self.abandon()
             raise
+
+    def _replaced(self, operators: list[str]) -> Replacement | None:
+        """Return what makes calls of operators eager calls; None if there are none."""
+        if not operators:
+            return None
+        found = (each.replace(operators, self._call_operator) for each in interop.loaded())
+        replacement = next((each for each in found if each is not None), None)
+        if replacement is None:
+            raise ValueError(
+                f"graph: breaks names the operator {operators[0]!r}, and no framework is imported that has "
+                "operators."
+            )
+        return replacement
+
+    def _call_operator(
+        self, operator: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
+    ) -> Any:
+        if get_ident() != self._thread:
+            raise UnsupportedError(
+                f"{operator} is called on another thread than the captured one, as in a backward pass, and "
+                "can't be a break there; leave it out of breaks=, or take gradients outside of the capture.",
+                capability="autograd",
+            )
+        if thread.recording is not self or not self.is_innermost():
+            return operator(*args, **kwargs)
+        return self.call(operator, args, kwargs, None, (), site)
 
     def is_innermost(self) -> bool:
         """Return True if this thread has begun no other capture since."""
@@ -122,6 +158,8 @@ class Recording:
             marks = part_of(capture.observations, Labels).go_on(capture, [mark for mark, _ in self._open])
             self._open = [(mark, label) for mark, (_, label) in zip(marks, self._open, strict=True)]
         self._place.prepares, self._place.waits_for = False, None
+        if self._operators is not None:
+            self._operators.begin()
 
     def end_segment(self, what: str) -> None:
         """End the segment that is being recorded, and run it.
@@ -134,6 +172,7 @@ class Recording:
         graph = self._graph
         capture = graph._capture
         assert capture is not None
+        self._end_operators()
         try:
             runner = Runner(capture.end(), graph._keeps != "executable", self._place.hold, capture.lease)
         except CaptureError as error:
@@ -171,9 +210,10 @@ class Recording:
         kwargs: Mapping[str, Any],
         valid_rows: Callable[..., int] | None,
         streams: tuple[object, ...],
+        site: Site | None = None,
     ) -> Any:
         """Call a function between two segments, and note the call for the replays."""
-        place = getattr(function, "__qualname__", repr(function)), *caller()
+        place = getattr(function, "__qualname__", repr(function)), *(site or caller())
         made = EagerCall(function, place, self._kept((args, kwargs)), self._reader, self._place.stream)
         self.end_segment(made.what)
         made.valid_rows = valid_rows
@@ -208,6 +248,7 @@ class Recording:
         """End the block: well, or because it has raised this."""
         graph = self._graph
         try:
+            self._end_operators()
             if exc is not None or graph._capture is None:
                 graph._exit(None, exc, None)
             else:
@@ -258,12 +299,19 @@ class Recording:
     def abandon(self) -> None:
         """Leave no trace of any segment. May be called again."""
         try:
-            self._graph._recover()
+            try:
+                self._end_operators()
+            finally:
+                self._graph._recover()
         finally:
             self._leave()
             self._runner.end("the capture failed; capture again, and bind() again")
             if self._graph._runner is not None:
                 self._graph._empty()
+
+    def _end_operators(self) -> None:
+        if self._operators is not None:
+            self._operators.end()
 
     def _leave(self) -> None:
         if thread.recording is self:

@@ -69,6 +69,25 @@ class ModeState(ABC):
         """Return a context in which they are."""
 
 
+InPlaceOf = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], tuple[str, int]], Any]
+"""Takes an operator, its arguments by position and by name, and the file and the line of the call. Returns
+the result."""
+
+
+class Replacement(ABC):
+    """Something that is called in the place of operators. `begin` and `end` alternate, on one thread."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Have the calls of this thread replaced from now on. May be called in such a call."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Have them replaced no more. May be called in such a call, and again."""
+
+
 class Framework(ABC):
     """Base class. A process has one instance, made when the library finds that the framework is imported."""
 
@@ -126,6 +145,14 @@ class Framework(ABC):
         """Return the modes of this thread that change what functions do, as they are now; None without any.
 
         Called once the framework is imported, before it has initialised its device as well.
+        """
+        return None
+
+    def replace(self, operators: Sequence[str], call: InPlaceOf) -> Replacement | None:
+        """Return what has `call` made in the place of these operators; None if the framework has none.
+
+        Calls that an operator makes itself are not replaced. Raises ValueError for a name that it does not
+        have.
         """
         return None
 

@@ -232,6 +232,12 @@ class Torch(Inspectable):
 
         return is_refusal(error, self.torch)
 
+    def replace(self, operators: Sequence[str], call: base.InPlaceOf) -> base.Replacement:
+        """Return what has `call` made in the place of operators, by names such as ``aten::nonzero``."""
+        from ._torch.replacing import Replaced
+
+        return Replaced(self.torch, operators, call)
+
     def waiting(self, beside: Callable[[str], AbstractContextManager[None]]) -> Undo:
         """Run torch's operators that wait for the device in the contexts that `beside` returns."""
         from ._torch.observing import waiting

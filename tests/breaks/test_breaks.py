@@ -624,9 +624,14 @@ def test_calls_that_nobody_can_decorate_are_named(stream):
         with pytest.raises(ZeroDivisionError), ag.graph(ag.Graph(), breaks=[named]):
             raise ZeroDivisionError
         assert (halve, Model.half, vars(module)) == before
-    for wrong in ([], "aten::mm", ["aten::mm"], [int], 3):
+    for wrong in ([], "aten::mm", ["mm"], [int], 3):
         with pytest.raises(TypeError, match="breaks"):
             ag.graph(ag.Graph(), breaks=wrong)
+    with (
+        pytest.raises(ValueError, match="'aten::mm', and no framework is imported that has operators"),
+        ag.graph(ag.Graph(), breaks=["aten::mm"]),
+    ):
+        pass
     graph = ag.Graph()
     with (
         pytest.raises(ValueError, match="found by its name in no module"),

@@ -12,7 +12,7 @@ pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")
 
 import accelerator_graph as ag
-from breaks.torch_programs import PROGRAMS, check
+from breaks.torch_programs import OPERATORS, PROGRAMS, check, check_operator
 
 
 @pytest.fixture(autouse=True)
@@ -312,3 +312,9 @@ def test_mixtral_is_captured_with_breaks():
     with pytest.warns(RuntimeWarning, match=r"is captured with breaks[\s\S]*MixtralExperts\.forward"):
         compare()
     assert f.cache_info() == ag.CacheInfo(3, 3, 1, 0, 1, 16)
+
+
+@pytest.mark.parametrize("observe", [(), ag.ownership()], ids=["", "observed"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_calls_of_an_operator_are_eager(operator, observe):
+    check_operator(operator, "cuda", torch.cuda.synchronize, observe)

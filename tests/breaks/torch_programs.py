@@ -149,3 +149,45 @@ def check(program, device, settle, read=items):
         assert name in message, message
     (recorded,) = f._cache.graphs.values()
     assert {each.name for each in eager_calls(recorded.graph)} == set(program.breaks)
+
+
+@torch.library.custom_op("tests_of_breaks::summed", mutates_args=())
+def summed(x: torch.Tensor) -> torch.Tensor:
+    """Return the sums so far, taken on the host."""
+    return torch.tensor(np.array(items(x)).cumsum().astype("f4"), device=x.device)
+
+
+OPERATORS = {
+    "tests_of_breaks::summed": 1,
+    "aten::add": 3,
+    "aten::add.Tensor": 3,
+    "aten::add.Scalar": 0,
+    "aten::mm": 1,
+}
+"""How often the steps of `check_operator` call an operator."""
+
+
+def check_operator(name, device, settle, observe=()):
+    """Compare replays in which an operator is called with eager runs of it."""
+    modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack
+    x, y = (torch.arange(4.0, device=device) for _ in range(2))
+
+    def step(x):
+        x.add_(torch.relu(x) + 1)
+        with torch.autocast(device, torch.bfloat16):
+            z = torch.mm(x[:, None], x[None])
+        return (summed(x) if "summed" in name else x * 3) + torch.add(z[0], x, alpha=2)
+
+    before = modes()
+    graph = ag.Graph(keep_graph=True, observe=observe)
+    with torch.no_grad(), ag.graph(graph, breaks=[name]):
+        found = step(x)
+    for _ in range(4):
+        settle()
+        with torch.no_grad():
+            assert torch.equal(found, step(y))
+        x.mul_(-0.5), y.mul_(-0.5)
+        graph.replay()
+    kinds = [node.kind for node in graph.describe().nodes]
+    assert kinds.count("eager") == OPERATORS[name]
+    assert modes() == before

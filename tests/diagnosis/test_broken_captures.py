@@ -409,6 +409,20 @@ def test_an_array_whose_interface_raises_is_none(stream):
     ]
 
 
+def test_the_name_of_a_call_says_whether_it_reads_an_array(stream):
+    class Array:
+        __cuda_array_interface__ = None
+
+    rules, place = rules_of(stream, "thread_local"), [Place(__file__, 1, "somewhere")]
+    calls = {
+        ("float", Array()): True,
+        ("Tensor.item", Array()): True,
+        ("TensorBase.float", Array()): False,  # another type, on the device
+        ("str", Array): False,  # of the class
+    }
+    assert {call: rules.foresees(Suspect(place, *call)) for call in calls} == calls
+
+
 def test_the_reason_of_a_wait_for_another_stream_is_its_own(stream):
     other = ag.Stream(backend="cpu")
 

@@ -11,7 +11,7 @@ from ..._core import stream_stack
 from ...interop.base import Inspectable
 from .foreseen import Foreseen
 from .observation import Watched, events
-from .places import stack_of
+from .places import beyond_watches, stack_of
 from .streams import Streams
 from .suspects import Rules, Suspect, for_call
 
@@ -75,7 +75,7 @@ class EagerRun(Watched, Foreseen):
     def _waited(self) -> None:
         """Note an operation of a framework that has waited, and that nobody has foreseen."""
         if not self._is_elsewhere():
-            suspect = Suspect(stack_of(sys._getframe(1)))
+            suspect = Suspect(stack_of(beyond_watches(sys._getframe(1))))
             if suspect.advice() is None:
                 suspect.reason = for_call("synchronize")
             self._note(suspect)

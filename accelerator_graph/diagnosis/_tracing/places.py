@@ -112,9 +112,9 @@ def callers(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def beyond_watches(frame: FrameType) -> FrameType:
-    """Return the frame that has called an operator, from one that watches it."""
+    """Return the frame that has called an operator, from one that watches it, beyond those of Python."""
     while frame.f_back is not None and (
-        is_passive(code := frame.f_code) or code.co_filename.endswith(_WRAPPERS)
+        kind_of(file := frame.f_code.co_filename) in (1, 2) or file.endswith(_WRAPPERS)
     ):
         frame = frame.f_back
     return frame

@@ -162,8 +162,8 @@ def for_line(text: str, *, raised: bool) -> tuple[str, Advice] | None:
 # ---- the rules of captures -----------------------------------------------------------------------
 
 _WAITS = re.compile(r"\w*[sS]ynchronize|\w*Query|query|done")
-_OF_AN_ARRAY = re.compile(r"item|tolist|get|float|int|bool|complex|str|repr|print|format")
-"""Calls that need the contents of an array of a device."""
+_OF_AN_ARRAY = re.compile(r"(\w+\.)*(item|tolist|get)|float|int|bool|complex|str|repr|print|format")
+"""Calls that need the contents of an array of a device; a method ``float`` may only change the type."""
 
 
 class Rules:
@@ -206,7 +206,7 @@ class Rules:
             return False
         if scope and (scope != "unsafe" or re.match(r"cu|hip", last)):
             return self.breaks(call.name, captured, False) is True
-        if not _OF_AN_ARRAY.fullmatch(last) or not _is_array(call.first):
+        if not _OF_AN_ARRAY.fullmatch(call.name) or not _is_array(call.first):
             return False
         call.reason = for_call("item")
         return True
@@ -228,7 +228,7 @@ class Rules:
 def _is_array(obj: object) -> bool:
     """Return True for an array of a device; a property may raise anything."""
     try:
-        return hasattr(obj, "__cuda_array_interface__")
+        return not isinstance(obj, type) and hasattr(obj, "__cuda_array_interface__")
     except Exception:
         return False
 

@@ -31,9 +31,29 @@ def observe_operators(
     callable
         Ends it. Returns True if it had not ended before.
     """
-    dispatch = torch.utils._python_dispatch
 
-    class Observer(dispatch.TorchDispatchMode):  # type: ignore[misc, name-defined]
+    def handle(func: Any, args: Any, kwargs: Any) -> Any:
+        with around(func, args, kwargs):
+            result = func(*args, **kwargs)
+        seen(func, args, kwargs, result)
+        return result
+
+    observer = dispatch_mode(torch, handle)
+
+    def undo() -> bool:
+        here = observer in mode_stack(torch)
+        if here:
+            observer.__exit__(None, None, None)
+        return here
+
+    observer.__enter__()
+    return undo
+
+
+def dispatch_mode(torch: Any, handle: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return a mode in which ``handle(operator, args, kwargs)`` is called in the place of each operator."""
+
+    class Mode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
         supports_higher_order_operators = True
 
         @classmethod
@@ -45,22 +65,15 @@ def observe_operators(
             return f"{torch.__name__}._dynamo" in sys.modules
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            with around(func, args, kwargs):
-                result = func(*args, **kwargs)
-            seen(func, args, kwargs, result)
-            return result
+            return handle(func, args, kwargs or {})
 
-    observer = Observer()
+    return Mode()
 
-    def undo() -> bool:
-        here = any(each is observer for each in dispatch._get_current_dispatch_mode_stack())
-        if here:
-            observer.__exit__(None, None, None)
-        return here
 
-    observer.__enter__()
-    return undo
+def mode_stack(torch: Any) -> list[Any]:
+    """Return the modes of this thread, the innermost last."""
+    found: list[Any] = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+    return found
 
 
 # ---- which tensors they use ---------------------------------------------------------------------
