@@ -128,7 +128,7 @@ def _profile_of_parts(
         raise UnsupportedError(
             "profile(kernels=True): a graph with breaks can't be copied; use the vendor's own profiler."
         )
-    stream, (times, spans, on_host) = profiling.measure_parts(runner, replays, state, live)
+    stream, times, spans, on_host = profiling.measure_parts(runner, replays, state, live)
     parts: list[tuple[str, int | None, str, int]] = []
     for each in runner.parts:
         if isinstance(each, replay.EagerPart):
