@@ -293,8 +293,12 @@ class HostTest(ConditionalPart):
             self.count += 1
 
 
-Steps = list[tuple[Any, "EagerCall | HostTest | None"]]
-"""What launches a segment, and None; nothing, and a call; or the steps of bodies, and what chooses them."""
+Step = tuple[Callable[[], None], EagerCall | None]
+"""What launches a segment or runs a loop or a branch, or a call that comes between."""
+
+
+def _no_launch() -> None:
+    pass
 
 
 class SegmentedRunner(Runner):
@@ -311,6 +315,7 @@ class SegmentedRunner(Runner):
         "_captured_on",
         "_host",
         "_last",
+        "_live",
         "_lives",
         "_recorded",
         "_run",
@@ -331,7 +336,9 @@ class SegmentedRunner(Runner):
         self._captured_on = place.stream
         self._host = works_on_host(place.stream)
         self._waits_here = Capability.EVENTS not in place.stream._backend.capabilities(place.stream.device)
-        self._bound: dict[Any, Steps] = {}
+        self._bound: dict[Any, list[Step]] = {}
+        self._live: Mapping[str, object] = {}
+        """Those of the run that is under way, if it comes to loops or branches."""
         self._run: object = None
         """Stands for the run that is under way."""
         self._last = place.stream
@@ -352,7 +359,8 @@ class SegmentedRunner(Runner):
     def go_on(self, part: HostTest) -> None:
         """Go on with a loop or a branch whose body has just run for the first time."""
         stream = self._captured_on
-        stream_stack.within(stream, self._do, self._steps_of([part], stream), stream, {}, 1)
+        self._live = {}
+        stream_stack.within(stream, part.run, stream, self._bodies_of(part, stream), 1)
 
     def settle(self) -> None:
         """Wait for the segments where work's memory is the host's, which an eager call may read at once."""
@@ -472,11 +480,11 @@ class SegmentedRunner(Runner):
                         reason="illegal_call",
                     )
                 self._follow(stream)
-                steps = self._steps_on(stream)
+                self._live, steps = live, self._steps_on(stream)
                 if mark is not None:
                     marked = (mark, None)
                     steps = [*chain.from_iterable((marked, each) for each in steps), marked]
-                stream_stack.within(stream, self._do, steps, stream, live)
+                stream_stack.within(stream, self._make, steps, stream, live)
             finally:
                 self._end_run(mine)
         finally:
@@ -492,7 +500,7 @@ class SegmentedRunner(Runner):
 
     def _end_run(self, mine: object) -> None:
         if self._run is mine:
-            self._run = None
+            self._live, self._run = {}, None
 
     def _follow(self, stream: Stream) -> None:
         """Have a stream wait for the last run, if that is on another one."""
@@ -507,33 +515,24 @@ class SegmentedRunner(Runner):
             fact = f"no {missing[0]!r} was given" if missing else f"the capture has no live {more[0]!r}"
             raise GraphStateError(f"Graph.replay(): {fact}; live= gives {sorted(wanted)}.")
 
-    def _do(self, steps: Steps, stream: Stream, live: Mapping[str, object], done: int = 0) -> None:
-        """Run steps; of a loop that is the only one, so many bodies have run already."""
+    def _make(self, steps: Iterable[Step], stream: Stream, live: Mapping[str, object]) -> None:
         with ExitStack() as stack:
             now: tuple[ModeState, ...] | None = None
+            for launch, call in steps:
+                if call is None:
+                    launch()
+                    continue
+                if call.modes != now:
+                    stack.close()
+                    now = call.modes
+                    for modes in now:
+                        if not modes.are_on():
+                            stack.enter_context(modes.entered())
+                if self._host:
+                    stream.synchronize()
+                call.run(stream, live)
 
-            def do(steps: Steps, done: int = 0) -> None:
-                nonlocal now
-                for launch, call in steps:
-                    if call is None:
-                        launch()
-                        continue
-                    if isinstance(call, HostTest):
-                        call.run(stream, [partial(do, body) for body in launch], done)
-                        continue
-                    if call.modes != now:
-                        stack.close()
-                        now = call.modes
-                        for modes in now:
-                            if not modes.are_on():
-                                stack.enter_context(modes.entered())
-                    if self._host:
-                        stream.synchronize()
-                    call.run(stream, live)
-
-            do(steps, done)
-
-    def _steps_on(self, stream: Stream) -> Steps:
+    def _steps_on(self, stream: Stream) -> list[Step]:
         """Return what launches each segment on a stream, and what is between them in its place."""
         key = self._key(stream)
         found = self._bound.get(key)
@@ -542,16 +541,28 @@ class SegmentedRunner(Runner):
             found = self._bound[key] = self._steps_of(self.steps, stream)
         return found
 
-    def _steps_of(self, steps: Iterable[Runner | EagerPart], stream: Stream) -> Steps:
-        found: Steps = []
-        for each in steps:
-            if isinstance(each, Runner):
-                found.append((Binding(each, stream.held()).launcher(), None))
-            elif isinstance(each, HostTest):
-                found.append(([self._steps_of(body, stream) for body in each.bodies], each))
-            elif isinstance(each, EagerCall):
-                found.append((None, each))
-        return found
+    def _steps_of(self, steps: Iterable[Runner | EagerPart], stream: Stream) -> list[Step]:
+        return [
+            (_no_launch, each) if isinstance(each, EagerCall) else (self._launcher(each, stream), None)
+            for each in steps
+        ]
+
+    def _launcher(self, part: Runner | EagerPart, stream: Stream) -> Callable[[], None]:
+        """Return what launches a segment on a stream, or runs a loop or a branch there."""
+        if isinstance(part, Runner):
+            return Binding(part, stream.held()).launcher()
+        assert isinstance(part, HostTest)
+        return partial(part.run, stream, self._bodies_of(part, stream))
+
+    def _bodies_of(self, part: HostTest, stream: Stream) -> list[Callable[[], None]]:
+        bodies, this = [self._steps_of(body, stream) for body in part.bodies], ref(self)
+
+        def run(body: list[Step]) -> None:
+            runner = this()
+            assert runner is not None
+            runner._make(body, stream, runner._live)
+
+        return [partial(run, body) for body in bodies]
 
     def _key(self, stream: Stream) -> object:
         return stream._native if self._host else stream.handle
