@@ -23,7 +23,7 @@ PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
     "modules": 228,
-    "lines of Python": 49_412,
+    "lines of Python": 49_418,
     "lines of C": 2_900,
     "modules of the core": 19,
     "imports in the core": 51,
