@@ -51,7 +51,7 @@ def use_of(obj: object, captured: Captured, retained: Iterable[object]) -> str:
         pointers = _definition(captured).addresses.pointers if own else []
     except AcceleratorGraphError:  # the backend can't list them
         return ""
-    uses = (each for each in pointers if each.sure and any(each.address in span for span in own))
+    uses = (each for each in pointers if each.sure and any(_overlap(_used(each), span) for span in own))
     found = next(uses, None)
     return "" if found is None else f"node {found.node.id} there, {title(found.node)}, has its address"
 
@@ -367,6 +367,12 @@ def _extents(obj: object) -> list[range]:
         with suppress(Exception):
             found += filter(None, [range(*(extent(each) or (0, 0)))])
     return found
+
+
+def _used(pointer: Pointer) -> range:
+    """Return the memory that a node is known to use by an address: of a kernel, its first byte alone."""
+    node, start = pointer.node, pointer.address
+    return range(start, start + (node.nbytes or 1 if node.kind in ("memcpy", "memset") else 1))
 
 
 def _overlap(x: range, y: range) -> bool:

@@ -1,5 +1,7 @@
 """Captures with breaks on the cpu backend: arguments, results, labels, refusals, interrupts."""
 
+import ast
+import builtins
 import gc
 import json
 import os
@@ -554,6 +556,58 @@ def test_a_break_needs_as_few_lines_as_the_guide_says(stream):
         # a comprehension is a call before Python 3.12
         assert (eleven["call"] - one["call"]) / 10 <= said[0], name
         assert (eleven["line"] - one["line"]) / 10 <= said[1], name
+
+
+def test_the_guide_has_the_messages_as_they_are():
+    guide = GUIDE.read_text(encoding="utf-8").partition("### What the errors mean")[2]
+    rows = [row.split(" | ") for row in guide.partition("##")[0].splitlines() if row.startswith("| ")][2:]
+    package = Path(ag.__file__).parent
+    said = "".join(
+        node.value
+        for path in (*package.glob("*.py"), *package.glob("*/*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    assert len(rows) == 14
+    for message, kind, _ in rows:
+        for part in message.removeprefix("| ").split(', with the note "'):
+            assert part.strip('"') in said, part
+        assert issubclass(getattr(ag, kind.strip("`"), None) or getattr(builtins, kind.strip("`")), Exception)
+
+
+@pytest.mark.promise("breaks-verify-and-diagnose")
+def test_verify_and_diagnose_take_graphs_with_breaks(stream):
+    x, y, between, calls = np.arange(4.0), np.zeros(4), np.zeros(4), []
+
+    def reference(x):
+        new = np.zeros(4)
+        launch(np.add, x, 1, new)
+        stream.synchronize()
+        return new / new.max() * 10
+
+    def captured(call, end=lambda: None, **how):
+        graph = ag.Graph(stream=stream, **how)
+        with ag.graph(graph, breaks=True):
+            launch(np.add, x, 1, between)
+            launch(np.multiply, call(between), 10, y)
+            end()
+        return graph
+
+    def counting(values):
+        calls.append(1)
+        return values / values.max() + len(calls)
+
+    right, wrong = captured(ag.eager(lambda v: v / v.max())), captured(ag.eager(counting))
+    live = captured(lambda v: ag.eager(lambda v, _: v)(v, ag.live("step", [1])))
+    assert ag.verify(right, x, outputs=y, reference=reference).verdict == "right"
+    with pytest.raises(ag.VerificationError):
+        ag.verify(wrong, x, outputs=y, reference=reference)
+    with pytest.raises(ag.GraphStateError, match="no 'step' was given"):
+        ag.verify(live, x, outputs=y, reference=reference)
+    captured(ag.eager(lambda v: v / v.max()), observe=ag.diagnose()).replay()
+    with pytest.raises(ag.CaptureError, match=r"Stream.synchronize waits for work") as raised:
+        captured(ag.eager(np.copy), stream.synchronize, observe=ag.diagnose())
+    assert raised.value.calls[0].line
 
 
 def test_what_can_not_be_marked():

@@ -135,17 +135,17 @@ def test_gradients_through_a_break_are_refused():
 
 
 @pytest.mark.promise("breaks-refuse-used-live-objects")
-def test_a_tensor_that_captured_work_uses_can_not_be_live():
-    x, graph = torch.ones(64, device="cuda"), ag.Graph()
+def test_a_tensor_that_captured_work_copies_can_not_be_live():
+    x, y, graph = torch.ones(64, device="cuda"), torch.ones(64, device="cuda"), ag.Graph()
     call = ag.eager(lambda t: None)
 
     def capture(given):
         with ag.graph(graph, breaks=True):
-            y = x * 2
+            y.copy_(x)
             call(ag.live("given", given))
             y.add_(1)
 
-    for given in (x, x[8:], [x.view(8, 8)]):
+    for given in (x, x[8:], [x.view(8, 8)], y[63:]):
         with pytest.raises(
             ag.CaptureError, match=r"'given' \(node 0 there, .*, has its address, in segment 1"
         ):
