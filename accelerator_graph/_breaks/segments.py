@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _ANEW = "capture its work anew into another Graph"
 _REFUSED: dict[str, str] = {
-    "bind()": "{} runs Python between its segments; call replay()",
+    "bind()": "{} calls Python between its segments; call replay()",
     "update()": f"{{}} is not changed in place; {_ANEW}",
     "recapture()": f"{{}} is not changed in place; {_ANEW}",
     "clone()": "{} can't be copied; capture its work twice",
@@ -475,8 +475,9 @@ class SegmentedRunner(Runner):
                 self._check_live(live)
                 if stream._is_capturing():
                     raise CaptureError(
-                        f"replay onto the {describe(stream)}, which is capturing: {self._kind()} runs Python "
-                        "between its segments, and no graph can; capture the work of its segments there.",
+                        f"replay onto the {describe(stream)}, which is capturing: {self._kind()} "
+                        "calls Python between its segments, and no graph can; capture the work of its "
+                        "segments there.",
                         reason="illegal_call",
                     )
                 self._follow(stream)

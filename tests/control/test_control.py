@@ -343,7 +343,7 @@ def test_what_a_graph_with_loops_does_not_do(stream):
     ):
         countdown(n)
     with (
-        pytest.raises(ag.CaptureError, match="runs Python between its segments"),
+        pytest.raises(ag.CaptureError, match="calls Python between its segments"),
         ag.Graph(stream=other) as outer,
     ):
         graph.replay(other)
