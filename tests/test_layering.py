@@ -71,7 +71,7 @@ RULES = [
         "errors _interpreter backends.base interop.base interop.registry _core _arrays inspection _checking",
         "",
     ),
-    ("_breaks.marks", "_interpreter _breaks", ""),
+    ("_breaks.marks", "errors _interpreter _breaks", ""),
     (
         "_breaks",
         "errors _interpreter backends.base interop.base interop.registry _core _arrays _checking _breaks",

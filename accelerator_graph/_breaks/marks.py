@@ -10,9 +10,10 @@ from enum import Enum
 from functools import wraps
 from numbers import Number
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, overload
 
 from .._interpreter import runs_later
+from ..errors import CaptureError
 
 if TYPE_CHECKING:
     from .recording import Recording
@@ -26,8 +27,47 @@ _VALUES = (Number, str, bytes, tuple, frozenset, Enum, type(None))
 """Types whose objects Python may share."""
 
 
+class NoBreaks:
+    """Stands for a recording in the body of a loop or a branch that the device tests: it can't break.
+
+    Parameters
+    ----------
+    recording : Recording
+        The recording.
+    what : str
+        The loop or the branch.
+    """
+
+    def __init__(self, recording: Recording | NoBreaks, what: str) -> None:
+        self._recording = recording
+        self._what = what
+
+    def is_innermost(self) -> bool:
+        """Return True."""
+        return True
+
+    def name(self, name: str, obj: object) -> None:
+        """Name a live object."""
+        self._recording.name(name, obj)
+
+    def call(self, function: Callable[..., Any], *_: object) -> NoReturn:
+        """Raise `CaptureError`."""
+        self.end_segment(f"a call of {getattr(function, '__qualname__', repr(function))}")
+
+    def end_segment(self, what: str) -> NoReturn:
+        """Raise `CaptureError`."""
+        raise CaptureError(
+            f"{what} can't break the capture in the body of {self._what}, whose flag the device tests; pass "
+            "native=False there, and the host does.",
+            reason="illegal_call",
+        )
+
+    def begin_segment(self) -> None:
+        """Do nothing."""
+
+
 class _Thread(threading.local):
-    recording: Recording | None = None
+    recording: Recording | NoBreaks | None = None
     calls = 0
 
 

@@ -253,7 +253,7 @@ class HostTest(ConditionalPart):
         What has to live as long.
     """
 
-    __slots__ = ("_check_every", "_flag", "_limit", "count", "what")
+    __slots__ = ("_check_every", "count", "flag", "limit", "what")
 
     def __init__(
         self,
@@ -272,13 +272,13 @@ class HostTest(ConditionalPart):
         """How many bodies the last run of a loop has run."""
         self.what = "the {} at {}:{}".format("loop" if kind == "while" else "branch", *place)
         """Which one it is, for messages."""
-        self._flag = flag
-        self._limit = limit
+        self.flag = flag
+        self.limit = limit
         self._check_every = check_every
 
     def taken(self, stream: Stream) -> int | None:
         """Return which body runs now; None if none does, or there is none for this flag."""
-        return 0 if self._flag.read(stream) else 1 if self.kind == "if" else None
+        return 0 if self.flag.read(stream) else 1 if self.kind == "if" else None
 
     def run(self, stream: Stream, bodies: Sequence[Callable[[], None]], done: int = 0) -> None:
         """Run bodies as the flag says; so many have run already."""
@@ -288,7 +288,7 @@ class HostTest(ConditionalPart):
                 bodies[taken]()
             return
         self.count = done
-        while self.count != self._limit and (self.count % self._check_every or self._flag.read(stream)):
+        while self.count != self.limit and (self.count % self._check_every or self.flag.read(stream)):
             bodies[0]()
             self.count += 1
 

@@ -71,6 +71,10 @@ class Flag:
             )
         return pair[0], _SIZES[pair[1]]
 
+    def has_address(self) -> bool:
+        """Return True if it is known where the flag is."""
+        return isinstance(self.memory, int)
+
     def check_place(self, stream: Stream) -> None:
         """Raise TypeError or ValueError if work on a stream can't write the flag."""
         if not isinstance(self.obj, tuple) and array_type_of(self.obj) is not None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from .._breaks.segments import HostTest
 from .._core.current_stream import current_stream
 from .._interpreter import boolean, caller, integer, runs_later
+from ..errors import CaptureError
 from .flags import Flag, carry_on, check_carry
+from .native import BodyCapture, can_test, record
 from .recording import innermost, recording_of
 
 if TYPE_CHECKING:
@@ -108,8 +110,7 @@ def while_(
     found.check_place(capture.stream)
     held = (flag, carried)
     test = HostTest("while", caller(), found, limit, check_every, held)
-    _record(capture, graph, test, [lambda: once(capture.stream)])
-    return Loop(lambda: test.count)
+    return Loop(_record(capture, graph, test, [lambda: once(current_stream())], native))
 
 
 def cond(
@@ -155,7 +156,7 @@ def cond(
     capture, graph = here
     found.check_place(capture.stream)
     bodies = [then] if otherwise is None else [then, otherwise]
-    _record(capture, graph, HostTest("if", caller(), found, held=(flag,)), bodies)
+    _record(capture, graph, HostTest("if", caller(), found, held=(flag,)), bodies, native)
 
 
 def _check_callable(function: object, name: str) -> None:
@@ -166,17 +167,32 @@ def _check_callable(function: object, name: str) -> None:
 
 
 def _record(
-    capture: Capture, graph: BaseGraph, test: HostTest, bodies: Sequence[Callable[[], object]]
-) -> None:
-    """Record a loop or a branch that the host tests; abandon the capture if that fails."""
-    recording = recording_of(capture, graph)
+    capture: Capture,
+    graph: BaseGraph,
+    test: HostTest,
+    bodies: Sequence[Callable[[], object]],
+    native: bool,
+) -> Callable[[], int]:
+    """Record a loop or a branch, and return what returns its count; abandon the capture if that fails."""
+    recording = None
     try:
+        if native and test.flag.has_address() and can_test(capture):
+            return record(capture, graph, test, bodies)
+        if isinstance(capture, BodyCapture):
+            raise CaptureError(
+                f"{test.what} would be tested by the host, and is in a body that the device runs; pass "
+                "native=False to the outer one as well.",
+                reason="illegal_call",
+            )
+        recording = recording_of(capture, graph)
         recording.test(test, bodies)
+        return lambda: test.count
     except BaseException as error:
         try:
             if graph._capture is not None:
                 graph._abandon(error)
         finally:
-            recording.drop()
+            if recording is not None:
+                recording.drop()
             graph._lost = f"{test.what} failed in the capture, which was abandoned; capture again"
         raise

@@ -29,6 +29,7 @@ capability             class             what the runtime can do
 ``"update"``           `UpdatesGraphs`   an executable gets the work of another graph
 ``"graph_events"``     `TimesGraphs`     parts of a graph are timed, by events inside a copy of it
 ``"node_times"``       `ProfilesGraphs`  the vendor's profiler times single nodes
+``"conditions"``       `Conditions`      the device tests the flags of loops and branches
 =====================  ================  ===================================================================
 
 These classes are in `mixins`, with `NativeCalls`, for calls that C makes faster, and `Lends`, for runtimes
@@ -410,6 +411,7 @@ if TYPE_CHECKING:
     from ._contract import word as word
     from .mixins import AnyBackend as AnyBackend
     from .mixins import ChangesGraphs as ChangesGraphs
+    from .mixins import Conditions as Conditions
     from .mixins import Enqueues as Enqueues
     from .mixins import Events as Events
     from .mixins import ExternalEvents as ExternalEvents

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..errors import DriverError
 from . import base
@@ -25,13 +25,17 @@ from .base import (
     SameContext,
     StatusFunction,
 )
-from .driver import ACTIVE, SPECIAL_STREAMS, DriverGraphs, DriverNodeCalls, DriverNodes, Event
-from .mixins import ChangesGraphs, ProfilesGraphs, TimesGraphs, UpdatesGraphs
+from .driver import ACTIVE, SPECIAL_STREAMS, Capture, DriverGraphs, DriverNodeCalls, DriverNodes, Event
+from .mixins import ChangesGraphs, Conditions, ProfilesGraphs, TimesGraphs, UpdatesGraphs
+
+if TYPE_CHECKING:
+    from ._cuda.conditions import Body, Condition
 
 
 class CudaBackend(
     DriverGraphs,
     DriverNodes,
+    Conditions,
     TimesGraphs,
     ProfilesGraphs,
     ChangesGraphs,
@@ -66,8 +70,12 @@ class CudaBackend(
         return probe()
 
     def capabilities(self, device: int) -> Set[str]:
-        """Return all capabilities, but for updates by a driver before CUDA 12.3."""
-        return self.inherited if self.driver.edges_address else self.inherited - {Capability.UPDATE}
+        """Return all capabilities, but for updates before CUDA 12.3, and conditions before 12.8."""
+        driver: Driver = self.driver
+        if driver.edges_address and driver.conditions_address:
+            return self.inherited
+        since = {Capability.UPDATE: driver.edges_address, Capability.CONDITIONS: driver.conditions_address}
+        return self.inherited - {capability for capability, address in since.items() if not address}
 
     # ---- streams ---------------------------------------------------------------------------------
 
@@ -105,6 +113,59 @@ class CudaBackend(
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph, which needs no context and disturbs no capture."""
         self.driver.destroy("cuGraphDestroy", graph, disturbs=False)
+
+    def discard(self, capture: Capture, answer: tuple[Any, ...]) -> None:
+        """Destroy what a capture has left, but for a graph of which a body was broken."""
+        driver: Driver = self.driver
+        graph = int(answer[1] or 0) if len(answer) > 1 else 0
+        is_broken = graph in driver.broken
+        driver.broken.discard(graph)
+        super().discard(capture, answer[:1] if is_broken else answer)
+
+    # ---- loops and branches ----------------------------------------------------------------------
+
+    def condition(
+        self,
+        stream: Any,
+        kind: Literal["while", "if"],
+        bodies: int,
+        flag: int,
+        nbytes: int,
+        limit: int | None,
+    ) -> Condition:
+        """Record a conditional node behind the kernel that tests the flag."""
+        from ._cuda.conditions import begin_condition
+
+        return begin_condition(self, stream, kind, bodies, flag, nbytes, limit)
+
+    def body_begin(self, condition: Condition, number: int, stream: Any, mode: base.CaptureMode) -> Body:
+        """Begin to capture a stream into a body."""
+        from ._cuda.conditions import begin_body
+
+        return begin_body(self, condition, number, stream, mode)
+
+    def body_end(self, body: Body) -> Graph:
+        """End the capture, behind one more test if the body is a loop's."""
+        from ._cuda.conditions import end_body
+
+        return end_body(self, body)
+
+    def body_abandon(self, body: Body) -> None:
+        """End the capture; the body belongs to its node."""
+        from ._cuda.conditions import abandon_body
+
+        abandon_body(self, body)
+
+    def runs(self, condition: Condition, stream: Any) -> int:
+        """Read what the kernel has counted."""
+        return int.from_bytes(self.read(stream, condition.count, 8), "little")
+
+    @property
+    def body_kinds(self) -> Set[str]:
+        """What the driver takes."""
+        from ._cuda.conditions import PERMITTED
+
+        return PERMITTED
 
     # ---- looking into a graph --------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ capabilities; what `base` says of all methods holds here as well.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _contract as contract
-from .base import Backend, Capability
+from .base import Backend, Capability, CaptureMode
 
 
 class Events(Backend, capability=Capability.EVENTS):
@@ -298,6 +298,60 @@ class ProfilesGraphs(ReadsGraphs, capability=Capability.NODE_TIMES):
         """
 
 
+class Conditions(Enqueues, ReadsGraphs, capability=Capability.CONDITIONS):
+    """Graphs have loops and branches whose flags the device tests, in no time of the host's.
+
+    The library captures a body on a stream of its own, by `body_begin` and `body_end`, inside the capture of
+    the stream that the condition is on; bodies may have conditions in turn. Each body is captured once, in
+    order, before anything else is recorded behind the condition.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def condition(
+        self,
+        stream: Any,
+        kind: Literal["while", "if"],
+        bodies: int,
+        flag: int,
+        nbytes: int,
+        limit: int | None,
+    ) -> Any:
+        """Record a loop or a branch on a capturing stream, behind all of its work, and return it.
+
+        A loop has one body, which runs as long as the `nbytes` bytes at the address `flag` are not all zero,
+        and not more than `limit` times; they are read whenever a run gets there, and behind each run of the
+        body. A branch runs the first of its one or two bodies if they are not, and otherwise the second.
+
+        The library keeps the object as long as the graph and its executables.
+        """
+
+    @abstractmethod
+    def body_begin(self, condition: Any, number: int, stream: Any, mode: CaptureMode) -> Any:
+        """Begin to capture an idle stream into a body, and return a token. Raises as `capture_begin` does."""
+
+    @abstractmethod
+    def body_end(self, body: Any) -> Any:
+        """End the capture, and return the body as a graph for `nodes`. It is never destroyed.
+
+        If this raises, as `capture_end` does, the capture is over all the same.
+        """
+
+    @abstractmethod
+    def body_abandon(self, body: Any) -> None:
+        """End a capture that may be over already; the whole graph is abandoned after it."""
+
+    @abstractmethod
+    def runs(self, condition: Any, stream: Any) -> int:
+        """Return how many times the body of a loop has run in the last run that got there and is done."""
+
+    @property
+    @abstractmethod
+    def body_kinds(self) -> Set[str]:
+        """The kinds of nodes that may be in a body."""
+
+
 class Lends(HasHandles):
     """Captures on this backend's streams can be recorded by a framework, as torch does on CUDA."""
 
@@ -313,7 +367,7 @@ class Lends(HasHandles):
 
 MIXINS: tuple[type[Backend], ...] = (
     *(Events, ExternalEvents, TimesEvents, Enqueues, MarksProgress, HasHandles, ReadsGraphs, RecordsReplays),
-    *(ChangesGraphs, UpdatesGraphs, TimesGraphs, ProfilesGraphs, Lends),
+    *(ChangesGraphs, UpdatesGraphs, TimesGraphs, ProfilesGraphs, Conditions, Lends),
 )
 
 CAPABILITY_OF: dict[str, Capability] = {
@@ -332,6 +386,7 @@ if TYPE_CHECKING:
     class AnyBackend(
         TimesGraphs,
         ProfilesGraphs,
+        Conditions,
         ExternalEvents,
         MarksProgress,
         RecordsReplays,

@@ -26,6 +26,7 @@ PROMISES = {
     Capability.UPDATE: "An executable can get the work of another graph in place.",
     Capability.GRAPH_EVENTS: "Executables can record timed events, so that parts of a graph can be timed.",
     Capability.NODE_TIMES: "The vendor's profiler can time single nodes.",
+    Capability.CONDITIONS: "The device tests the flags of loops and branches.",
 }
 """The promise to users behind each capability."""
 

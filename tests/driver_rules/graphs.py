@@ -73,6 +73,7 @@ class Graphs:
         self._stack.enter_context(current(self.here.context))
         self._places = {"": self.here}
         self._graphs: dict[int, Any] = {}
+        self.bodies: list[Any] = []
         self._executables: dict[int, Any] = {}
         self._hosts = [ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None) for _ in range(2)]
         return self
@@ -101,6 +102,14 @@ class Graphs:
                     self._enqueue(place, step)
                 graph = call(driver.cuStreamEndCapture, place.streams["s"])
         return self.keep(graph)
+
+    def record_into(self, body: Any, line: str) -> None:
+        """Capture steps into the body of a conditional node."""
+        stream = self.here.streams["s"]
+        call(driver.cuStreamBeginCaptureToGraph, stream, body, None, None, 0, _RELAXED)
+        for step in line.split(";"):
+            self._enqueue(self.here, step.strip())
+        call(driver.cuStreamEndCapture, stream)
 
     def keep(self, graph: Any) -> Any:
         """Destroy a graph at the end of the block."""
@@ -203,7 +212,8 @@ class Graphs:
                 child = self.make(rest if rest.startswith("child") else rest.replace("+", ";"))
                 nodes.append(call(driver.cuGraphAddChildGraphNode, graph, [], 0, child))
             else:
-                nodes.append(add_conditional(graph)[0])
+                node, self.bodies = add_conditional(graph)
+                nodes.append(node)
         return graph
 
     def _enqueue(self, place: Place, text: str) -> None:

@@ -15,8 +15,9 @@ pytestmark = lanes.require("cuda")
 from cuda.bindings import driver
 
 from accelerator_graph.testing.works.cuda import call
+from backends.cuda.bench import add_conditional
 from driver_rules.graph_memory import GraphMemory
-from driver_rules.graphs import Graphs
+from driver_rules.graphs import BYTES, Graphs
 
 # An executable of the first graph, updated with the second: `ok`, or the code, the result and the numbers, in
 # the second graph, of the node and of the other end of the edge in question. graphs.py reads the lines.
@@ -84,6 +85,19 @@ alloc; free             801    801    801     ok
 alloc                   801    801    801     ok
 conditional             801    801    801     ok
 node; conditional       801    801    801     ok
+"""
+
+# What may be in the body of a conditional node: the code of the instantiation.
+BODIES = """
+fill 1                                          0
+fill 1; copy 16 0                               0
+kernel 3 4; fill 1                              0
+fork; a: fill 1; fill 2; join                   0
+host                                            1
+record                                          1
+wait                                            1
+alloc                                           1
+alloc; free                                     1
 """
 
 # A graph with a child in it, and what the last node inside becomes.
@@ -187,6 +201,36 @@ def test_what_a_graph_allows(line, child, clone, second, again):
         destroys = driver.cuGraphDestroy, driver.cuGraphExecDestroy, driver.cuGraphExecDestroy
         for (code, made), destroy in zip(found[1:], destroys, strict=True):
             assert code or destroy(made)[0] == 0
+
+
+@pytest.mark.parametrize(("line", "code"), [*rows(BODIES)])
+def test_what_may_be_in_a_body(line, code):
+    """A capture takes it; that it can't be there is found when the whole is instantiated."""
+    with Graphs() as graphs:
+        graph = graphs.make("conditional")
+        graphs.record_into(graphs.bodies[-1], line)
+        found, executable = driver.cuGraphInstantiate(graph, 0)
+        assert str(int(found)) == code
+        if not found:
+            assert graphs.run(executable) != bytes(BYTES)
+            call(driver.cuGraphExecDestroy, executable)
+
+
+def test_the_handle_of_a_condition():
+    """It belongs to its graph, to one node there, and has to be used."""
+    with Graphs() as graphs:
+        graph, other = graphs.make("node"), graphs.make("node")
+        context = graphs.here.context
+        assert driver.cuGraphConditionalHandleCreate(graph, context, 0, 2)[0] == 1
+        handle = call(driver.cuGraphConditionalHandleCreate, graph, context, 0, 0)
+        assert driver.cuGraphInstantiate(graph, 0)[0] == 1
+        with pytest.raises(AssertionError, match="cuGraphAddNode"):
+            add_conditional(other, handle=handle)
+        add_conditional(graph, handle=handle)
+        with pytest.raises(AssertionError, match="cuGraphAddNode"):
+            add_conditional(graph, handle=handle)
+        executable = graphs.instantiate(graph)
+        graphs.destroy(executable)
 
 
 @pytest.mark.parametrize("how", ["by_node", "by_child"])

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 HOMES = {
     f"{__name__}.contents": "Argument BackendReport Change DeviceMemory Frame GraphContents GraphEdge "
     "GraphNode MemoryState Misfit NodeParameters NodeSetter addresses_in word",
-    "accelerator_graph.backends.mixins": "ChangesGraphs Enqueues Events ExternalEvents HasHandles Lends "
-    "MarksProgress ProfilesGraphs ReadsGraphs RecordsReplays TimesEvents TimesGraphs UpdatesGraphs",
+    "accelerator_graph.backends.mixins": "ChangesGraphs Conditions Enqueues Events ExternalEvents HasHandles "
+    "Lends MarksProgress ProfilesGraphs ReadsGraphs RecordsReplays TimesEvents TimesGraphs UpdatesGraphs",
 }
 
 
@@ -51,6 +51,7 @@ class Capability(StrEnum):
     UPDATE = "update"
     GRAPH_EVENTS = "graph_events"
     NODE_TIMES = "node_times"
+    CONDITIONS = "conditions"
 
 
 class CaptureStatus(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import WeakValueDictionary
 
 import accelerator_graph._interpreter as interpreter
 
@@ -19,7 +20,12 @@ from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
     from .._shared.nodes import Shape
+    from .conditions import Condition, Tests
     from .raw_calls import Calls
+
+
+_TWO_BODIES = 12080
+"""The driver that has branches of two bodies."""
 
 
 class CudaNames(Names, prefix="cu"):
@@ -55,11 +61,16 @@ class Driver(Base):
         "_latest",
         "_primary",
         "ask_context",
+        "bodies",
+        "broken",
         "calls",
+        "conditions_address",
         "current_address",
         "edges_address",
         "launch_found",
+        "roots",
         "status_address",
+        "tests",
     )
 
     names = CudaNames
@@ -86,6 +97,14 @@ class Driver(Base):
             kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
             kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
         )
+        self.tests: dict[int, Tests] = {}
+        """What tests flags, by context."""
+        self.roots: dict[int, int] = {}
+        """By the bodies that are being captured the graphs that they are in."""
+        self.broken: set[int] = set()
+        """Graphs of which a body was broken."""
+        self.bodies: WeakValueDictionary[int, Condition] = WeakValueDictionary()
+        """The conditions of the library, by their nodes."""
         self._primary: dict[int, Any] = {}
         self._latest: tuple[Any, Any] = (None, None)
         """The stream whose context was asked for last, and that context: the binding's object, which stands
@@ -99,6 +118,12 @@ class Driver(Base):
         self.current_address = self.address("cuCtxGetCurrent", 12000)
         self.status_address = self.address("cuStreamIsCapturing", 12000)
         self.edges_address = self.address("cuGraphGetEdges", 12030)
+        has_two_bodies = self.call("cuDriverGetVersion") >= _TWO_BODIES and hasattr(
+            api, "cuStreamBeginCaptureToGraph"
+        )
+        self.conditions_address = (
+            self.address("cuGraphConditionalHandleCreate", 12030) if has_two_bodies else 0
+        )
         # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
         if hasattr(api, "cuStreamGetCaptureInfo_v3") and self.address("cuStreamGetCaptureInfo", 12030):
             self.capture_function = "cuStreamGetCaptureInfo_v3"

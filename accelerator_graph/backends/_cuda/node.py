@@ -521,6 +521,10 @@ class _Conditional(Node):
     call = "cuGraphNodeGetParams"
 
     def describe(self, node: GraphNode) -> GraphNode:
+        own = self.driver.bodies.get(int(self.handle))
+        if own is not None:
+            bodies = tuple(list_nodes(self.driver, body, settable=False) for body in own.bodies)
+            return node._replace(name=own.kind, bodies=bodies)
         if not hasattr(self.driver.api, self.call):
             return node
         params = self.params.conditional  # reads the memory of the whole, but does not keep it

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability
+from accelerator_graph.backends.base import Capability, CaptureStatus
 
 from .._case import Case, applied, expect, needs
 from .._work import A, B
@@ -34,16 +34,20 @@ def both_ways(test: Callable[[Any, bool], None]) -> Callable[[Any], None]:
 class ControlRules(Case):
     """A graph with loops and branches does in each replay what its body does outside of a capture."""
 
+    def step(self, cell: Any, a: int = A, b: int = B, *, times: int = 1) -> None:
+        """Enqueue work on the current stream, which in a body may be the body's own."""
+        self.enqueue(ag.current_stream(), cell, a, b, times=times)
+
     def put(self, stream: ag.Stream, cell: Any, value: int) -> None:
         """Enqueue work that sets a cell."""
         self.enqueue(stream, cell, 0, value)
 
-    def count_down(self, stream: ag.Stream, cell: Any, body: Callable[[], object], **how: Any) -> ag.Loop:
+    def count_down(self, cell: Any, body: Callable[[], object], **how: Any) -> ag.Loop:
         """Repeat work as often as a cell says, which is 0 afterwards."""
 
         def once() -> None:
             body()
-            self.enqueue(stream, cell, 1, LESS)
+            self.step(cell, 1, LESS)
 
         return ag.while_(self.used.flag(cell), once, **how)
 
@@ -63,7 +67,7 @@ class ControlRules(Case):
         stream, cell, counter = self.stream(), self.cell(), self.cell()
         with self.graph(stream) as graph:
             self.enqueue(stream, cell)
-            loop = self.count_down(stream, counter, lambda: self.enqueue(stream, cell), native=native)
+            loop = self.count_down(counter, lambda: self.step(cell), native=native)
             self.enqueue(stream, cell)
         assert self.read(cell) == 0
         done = 0
@@ -75,7 +79,7 @@ class ControlRules(Case):
             assert loop.count == times
         with stream:
             self.put(stream, counter, 2)
-            self.count_down(stream, counter, lambda: self.enqueue(stream, cell))
+            self.count_down(counter, lambda: self.step(cell))
         assert self.read(cell) == applied(done + 2)
 
     @needs(Capability.ENQUEUE)
@@ -85,12 +89,12 @@ class ControlRules(Case):
         stream, cell, outer, inner, kept = self.stream(), *(self.cell() for _ in range(4))
 
         def body() -> None:
-            self.enqueue(stream, inner, 1, 1)  # one more than the last time: 1, 2, 3 ...
-            self.count_down(stream, kept, lambda: self.enqueue(stream, cell), native=native)
-            self.put(stream, kept, 2)
+            self.step(inner, 1, 1)  # one more than the last time: 1, 2, 3 ...
+            self.count_down(kept, lambda: self.step(cell), native=native)
+            self.put(ag.current_stream(), kept, 2)
 
         with self.graph(stream) as graph:
-            self.count_down(stream, outer, body, native=native)
+            self.count_down(outer, body, native=native)
         other = self.stream()
         for where, times in ((stream, 2), (other, 3)):
             self.put(stream, kept, 0)  # the first time there is nothing to do
@@ -109,17 +113,47 @@ class ControlRules(Case):
         with self.graph(stream) as graph:
             ag.cond(
                 self.used.flag(flag),
-                lambda: self.enqueue(stream, yes),
-                lambda: self.enqueue(stream, no),
+                lambda: self.step(yes),
+                lambda: self.step(no),
                 native=native,
             )
-            ag.cond(self.used.flag(flag), lambda: self.enqueue(stream, yes), native=native)
+            ag.cond(self.used.flag(flag), lambda: self.step(yes), native=native)
         taken = [0, 0]
         for value in (1, 0, 0, 7):
             self.put(stream, flag, value)
             graph.replay()
             taken[not value] += 1
             assert (self.read(yes), self.read(no)) == (applied(2 * taken[0]), applied(taken[1]))
+
+    @needs(Capability.CONDITIONS)
+    def test_conditions_are_nodes_of_one_graph(self) -> None:
+        """A loop of the device is a node whose body has the work; a body that is abandoned leaves nothing."""
+        backend, stream, cell, side = self.backend, self.stream(), self.cell(), self.stream()
+        flag, _ = self.used.flag(cell)
+        for ends in (False, True):
+            token = self.begin(stream)
+            condition = backend.condition(stream.native, "while", 1, flag, 4, 3)
+            body = backend.body_begin(condition, 0, side.native, backend.capture_modes[0])
+            assert self.status(side) is CaptureStatus.ACTIVE
+            self.enqueue(side, cell)
+            if not ends:
+                backend.body_abandon(body)
+                backend.body_abandon(body)
+                backend.capture_abandon(token)
+                continue
+            inside = backend.nodes(backend.body_end(body))[0]
+            assert inside
+            assert {node.kind for node in inside} <= backend.body_kinds
+            graph = backend.capture_end(token)
+            assert [node.bodies for node in backend.nodes(graph)[0] if node.kind == "conditional"]
+            executable = backend.instantiate(graph)
+            self.enqueue(stream, cell)
+            backend.replay(executable, stream.native)
+            assert self.read(cell) == applied(4)
+            assert backend.runs(condition, stream.native) == 3
+            backend.destroy_executable(executable)
+            backend.destroy_graph(graph)
+        assert self.status(side) is CaptureStatus.NONE
 
     @needs(Capability.ENQUEUE)
     @both_ways
@@ -128,7 +162,7 @@ class ControlRules(Case):
         stream, cell, flag = self.stream(), self.cell(), self.cell()
         self.put(stream, flag, 1)
         with self.graph(stream) as graph:
-            loop = ag.while_(self.used.flag(flag), lambda: self.enqueue(stream, cell), limit=5, native=native)
+            loop = ag.while_(self.used.flag(flag), lambda: self.step(cell), limit=5, native=native)
         for times in (1, 2):
             assert self.replayed(graph, cell) == applied(5 * times)
             assert loop.count == 5
@@ -140,7 +174,7 @@ class ControlRules(Case):
         stream, cell, flag, graph = self.stream(), self.cell(), self.cell(), self.graph()
 
         def body() -> None:
-            self.enqueue(stream, cell)
+            self.step(cell)
             raise ZeroDivisionError
 
         def capture() -> None:
@@ -164,11 +198,11 @@ class ControlRules(Case):
             return
         stream, cell, flag = self.stream(), self.cell(), self.cell()
         with self.graph(stream, keep_graph=True) as graph:
-            ag.while_(self.used.flag(flag), lambda: self.enqueue(stream, cell), limit=1, native=False)
+            ag.while_(self.used.flag(flag), lambda: self.step(cell), limit=1, native=False)
             ag.cond(
                 self.used.flag(flag),
-                lambda: self.enqueue(stream, cell),
-                lambda: self.enqueue(stream, cell, times=2),
+                lambda: self.step(cell),
+                lambda: self.step(cell, times=2),
                 native=False,
             )
         loop, branch = graph.describe().nodes
@@ -187,7 +221,7 @@ class ControlRules(Case):
             stream = self.stream()
             native = bool(seed % 2)
             with self.graph(stream) as graph:
-                self._do(stream, cells, steps, native)
+                self._do(cells, steps, native)
             values = [0] * len(cells)
             for turn in range(3):
                 for i, cell in enumerate(cells):
@@ -196,29 +230,29 @@ class ControlRules(Case):
                 _model(values, steps)
                 if turn == 2:
                     with stream:
-                        self._do(stream, cells, steps, native)
+                        self._do(cells, steps, native)
                 else:
                     graph.replay()
                 assert [self.read(cell) for cell in cells] == values, (seed, turn, steps)
 
-    def _do(self, stream: ag.Stream, cells: Sequence[Any], steps: Sequence[Step], native: bool) -> None:
+    def _do(self, cells: Sequence[Any], steps: Sequence[Step], native: bool) -> None:
         for kind, cell, *rest in steps:
             flag = self.used.flag(cells[cell])
             if kind == "work":
-                self.enqueue(stream, cells[cell], *rest)
+                self.step(cells[cell], *rest)
             elif kind == "loop":
 
                 def body(cell: int = cell, inner: Sequence[Step] = rest[0]) -> None:
-                    self._do(stream, cells, inner, native)
-                    self.enqueue(stream, cells[cell], 1, LESS)
+                    self._do(cells, inner, native)
+                    self.step(cells[cell], 1, LESS)
 
                 ag.while_(flag, body, native=native, limit=_MOST)
             else:
                 then, other = rest
                 ag.cond(
                     flag,
-                    lambda then=then: self._do(stream, cells, then, native),  # type: ignore[misc]
-                    lambda other=other: self._do(stream, cells, other, native),  # type: ignore[misc]
+                    lambda then=then: self._do(cells, then, native),  # type: ignore[misc]
+                    lambda other=other: self._do(cells, other, native),  # type: ignore[misc]
                     native=native,
                 )
 

@@ -215,6 +215,7 @@ class MemberRules(Case):
             Capability.TIMING: lambda executable: backend.elapsed_time(None, None),
             Capability.GRAPH_EVENTS: lambda executable: backend.instantiate_timed(None, (), ()),
             Capability.NODE_TIMES: lambda executable: backend.time_nodes(None, stream.native, 1),
+            Capability.CONDITIONS: lambda executable: backend.condition(stream.native, "if", 1, 8, 1, None),
         }
         with self.executable(stream, cell) as executable:
             for capability, call in calls.items():

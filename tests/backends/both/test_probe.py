@@ -21,7 +21,7 @@ def imported(backend_class):
     ("backend_class", "modules", "serialises", "lacks"),
     [
         (CudaBackend, {"cuda"}, True, set()),
-        (HipBackend, {"hip", "rocm"}, False, {"set_node", "node_times"}),
+        (HipBackend, {"hip", "rocm"}, False, {"set_node", "node_times", "conditions"}),
     ],
 )
 def test_what_the_class_says(backend_class, modules, serialises, lacks):

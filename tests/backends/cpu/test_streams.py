@@ -30,7 +30,7 @@ def test_what_it_says_of_itself(backend, stream):
     assert backend.capture_modes[0] == "thread_local"
     assert backend.as_stream(stream) is stream
     assert backend.as_stream(0) is backend.as_stream(object()) is None
-    lacks = {Capability.EXTERNAL_EVENTS, Capability.HANDLES, Capability.NODE_TIMES}
+    lacks = {Capability.EXTERNAL_EVENTS, Capability.HANDLES, Capability.NODE_TIMES, Capability.CONDITIONS}
     assert backend.capabilities(0) == set(Capability) - lacks
 
 

@@ -113,15 +113,15 @@ IF = driver.CUgraphConditionalNodeType.CU_GRAPH_COND_TYPE_IF
 ASSIGN_DEFAULT = 1
 
 
-def add_conditional(graph, kind=IF, value=1, size=1, after=(), of=None):
+def add_conditional(graph, kind=IF, value=1, size=1, after=(), of=None, handle=None):
     """Add a conditional node whose condition has this value at the beginning; return it, and its bodies.
 
-    The condition belongs to the graph `of`, by default to the graph itself.
+    The condition belongs to the graph `of`, by default to the graph itself; or it has the given handle.
     """
     context = call(driver.cuCtxGetCurrent)
     params = driver.CUgraphNodeParams()
     params.type = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
-    params.conditional.handle = call(
+    params.conditional.handle = handle or call(
         driver.cuGraphConditionalHandleCreate, of or graph, context, value, ASSIGN_DEFAULT
     )
     params.conditional.type, params.conditional.size, params.conditional.ctx = kind, size, context

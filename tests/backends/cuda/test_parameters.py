@@ -269,6 +269,7 @@ class Told:
         )
         self.told = {id(each): each for graph in graphs for each in graph}
         self.asked = []
+        self.bodies = {}
 
     def call(self, function, first, *rest):
         self.asked.append((function, int(first)))

@@ -1,17 +1,59 @@
-/* Conditional nodes. No kernel of this driver can set a condition, so it has its default value in every run. */
+/* Conditional nodes. Which body runs is decided when a run gets there. */
 #include <stdlib.h>
 
 #include "graphs.h"
 
-enum { ASSIGN_DEFAULT = 1 };
+enum { ASSIGN_DEFAULT = 1, MOST_CONDITIONS = 1 << 16 };
+
+static struct condition {
+    unsigned root; /* the graph that it was made for, or the one that this is a body in */
+    bool used, has_default;
+    uint32_t initial;
+    volatile uint32_t value, tested;
+} conditions[MOST_CONDITIONS];
+static uint32_t last;
+
+static struct condition *condition_of(uint64_t condition) {
+    return &conditions[(condition >> 32) % MOST_CONDITIONS];
+}
+
+static unsigned root_of(const struct graph *graph) {
+    while (graph->around) graph = graph->around;
+    return graph->id;
+}
+
+bool conditions_used(const struct graph *graph) {
+    for (uint32_t i = 1; i <= last && i < MOST_CONDITIONS; i++)
+        if (conditions[i].root == graph->id && !conditions[i].used) return false;
+    return true;
+}
+
+void condition_set(uint64_t condition, unsigned value) { condition_of(condition)->value = value; }
+
+void condition_begin(uint64_t which) {
+    struct condition *condition = condition_of(which);
+    if (condition->has_default) condition->value = condition->initial;
+}
+
+void condition_test(uint64_t which) {
+    struct condition *condition = condition_of(which);
+    condition->tested = condition->value;
+}
+
+bool condition_takes(const struct work *body) {
+    uint32_t value = condition_of(body->condition)->tested;
+    return body->type == SWITCH ? value == body->branch : body->branch ? !value : value;
+}
 
 /* A handle is a number that is never used twice, and below it the value that the condition begins with. */
 API(5, 0, cuGraphConditionalHandleCreate, 12030, cuGraphConditionalHandleCreate, uint64_t *, answer, handle,
     which, handle, context, unsigned, value, unsigned, flags) {
-    static uint32_t last;
+    const struct graph *graph = handle_get(which, GRAPH);
     if (!handle_get(which, GRAPH) || !handle_get(context, CONTEXT)) return INVALID_VALUE;
     if (flags & ~(unsigned)ASSIGN_DEFAULT) return INVALID_VALUE;
     *answer = (uint64_t)++last << 32 | (flags & ASSIGN_DEFAULT ? value : 0);
+    *condition_of(*answer) =
+        (struct condition){.root = root_of(graph), .has_default = flags & ASSIGN_DEFAULT, .initial = value};
     return SUCCESS;
 }
 
@@ -45,12 +87,6 @@ void conditional_free(struct conditional *conditional) {
     free(conditional);
 }
 
-struct graph *conditional_taken(const struct conditional *conditional) {
-    uint32_t value = (uint32_t)conditional->condition;
-    unsigned body = conditional->type == SWITCH ? value : !value;
-    return body < conditional->count ? conditional->bodies[body] : NULL;
-}
-
 /* ---- nodes --------------------------------------------------------------------------------------- */
 
 struct node_params {
@@ -76,11 +112,20 @@ static CUresult add(handle *answer, handle which, const handle *after, size_t co
     if (type < IF || type > SWITCH || !fits || !handle_get(params->conditional.context, CONTEXT))
         return INVALID_VALUE;
     if (type == WHILE && (uint32_t)params->conditional.condition) return NOT_SUPPORTED; /* it would not end */
-    struct work work = {.kind = WORK_CONDITIONAL, .context = params->conditional.context};
+    const struct graph *graph = handle_get(which, GRAPH);
+    struct condition *condition = condition_of(params->conditional.condition);
+    if (!graph || condition->root != root_of(graph) || condition->used) return INVALID_VALUE;
+    struct work work = {.kind = WORK_CONDITIONAL,
+        .context = params->conditional.context,
+        .condition = params->conditional.condition};
     TRY(graph_add_after(answer, which, after, count, &work, NULL));
     struct node *node = handle_get(*answer, NODE);
     node->conditional = conditional_new(params->conditional.condition, type, bodies);
-    for (unsigned i = 0; i < bodies; i++) put(node->conditional, i, graph_new(true));
+    condition->used = true;
+    for (unsigned i = 0; i < bodies; i++) {
+        put(node->conditional, i, graph_new(true));
+        node->conditional->bodies[i]->around = graph;
+    }
     params->conditional.bodies = node->conditional->handles;
     return SUCCESS;
 }

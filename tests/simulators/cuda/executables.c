@@ -6,7 +6,18 @@
 enum { AUTO_FREE_ON_LAUNCH = 1, UPLOAD = 2, KNOWN_FLAGS = 15 };
 
 void plan_run(struct plan *plan) {
-    for (size_t i = 0; i < plan->count; i++) work_run(&plan->works[i]);
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->works[i].kind == WORK_CONDITIONAL) condition_begin(plan->works[i].condition);
+    for (size_t i = 0; i < plan->count;) {
+        const struct work *work = &plan->works[i++];
+        if (work->kind == WORK_CONDITIONAL) condition_test(work->condition);
+        if (work->kind == WORK_BODY && !condition_takes(work)) i = work->jump;
+        if (work->kind == WORK_BODY_END && work->type == WHILE) {
+            condition_test(work->condition);
+            i = work->jump;
+        }
+        work_run(work);
+    }
 }
 
 void plan_release(struct plan *plan) {
@@ -15,18 +26,61 @@ void plan_release(struct plan *plan) {
     free(plan);
 }
 
-/* What runs where a node stands. */
-static struct graph *inside_of(const struct node *node) {
-    return node->conditional ? conditional_taken(node->conditional) : node->child;
-}
-
 static size_t works_in(const struct graph *graph) {
     size_t count = graph->nodes.count;
     for (size_t i = 0; i < graph->nodes.count; i++) {
-        const struct graph *inside = inside_of(graph->nodes.items[i]);
-        if (inside) count += works_in(inside);
+        const struct node *node = graph->nodes.items[i];
+        if (node->child) count += works_in(node->child);
+        for (unsigned j = 0; node->conditional && j < node->conditional->count; j++)
+            count += 2 + works_in(node->conditional->bodies[j]);
     }
     return count;
+}
+
+static bool arrange(struct plan *plan, struct graph *graph);
+
+/* The bodies of a node, each between a work that leaves it out and one that may go back to that. */
+static bool arrange_bodies(struct plan *plan, const struct node *node) {
+    const struct conditional *conditional = node->conditional;
+    bool whole = true;
+    for (unsigned i = 0; i < conditional->count; i++) {
+        size_t begin = plan->count++;
+        whole &= arrange(plan, conditional->bodies[i]);
+        size_t end = plan->count++;
+        struct work body = {.condition = conditional->condition, .type = conditional->type, .branch = i};
+        plan->works[begin] = plan->works[end] = body;
+        plan->works[begin].kind = WORK_BODY;
+        plan->works[begin].jump = end + 1;
+        plan->works[end].kind = WORK_BODY_END;
+        plan->works[end].jump = begin;
+    }
+    return whole;
+}
+
+/* Whether the device can run this as a body: it can't go back to the host, nor allocate. */
+static bool can_be_body(const struct graph *graph) {
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        switch (node->work.kind) {
+            case WORK_HOST:
+            case WORK_EVENT:
+            case WORK_WAIT:
+            case WORK_ALLOC:
+            case WORK_FREE: return false;
+            default: break;
+        }
+        if (node->child && !can_be_body(node->child)) return false;
+    }
+    return true;
+}
+
+static bool can_run(const struct graph *graph) {
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct conditional *conditional = graph->nodes.items[i]->conditional;
+        for (unsigned j = 0; conditional && j < conditional->count; j++)
+            if (!can_be_body(conditional->bodies[j]) || !can_run(conditional->bodies[j])) return false;
+    }
+    return true;
 }
 
 /* Of the nodes that are ready the youngest comes first: as far from the order in which they were recorded
@@ -47,8 +101,8 @@ static bool arrange(struct plan *plan, struct graph *graph) {
         struct node *node = ready[--ready_count];
         done++;
         plan->works[plan->count++] = node->disabled ? (struct work){.kind = WORK_EMPTY} : node->work;
-        struct graph *inside = inside_of(node);
-        if (inside) whole &= arrange(plan, inside);
+        if (node->child) whole &= arrange(plan, node->child);
+        if (node->conditional && !node->disabled) whole &= arrange_bodies(plan, node);
         for (size_t i = 0; i < targets[node->index].count; i++) {
             struct node *target = targets[node->index].items[i];
             if (--target->waits == 0) ready[ready_count++] = target;
@@ -79,6 +133,7 @@ API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answ
     if (!graph || flags & ~(uint64_t)KNOWN_FLAGS) return INVALID_VALUE;
     if (capture_forbids()) return CAPTURE_UNSUPPORTED;
     if (graph->single && graph->executables) return NOT_SUPPORTED;
+    if (!conditions_used(graph) || !can_run(graph)) return INVALID_VALUE;
     struct plan *plan = plan_new(graph);
     if (!plan) return INVALID_VALUE;
     struct executable *executable = calloc(1, sizeof *executable);

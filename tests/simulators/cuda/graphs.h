@@ -39,6 +39,7 @@ struct graph {
     handle handle; /* 0 for an executable's own copy, whose nodes have none either */
     int references;
     bool owned;     /* by a node */
+    const struct graph *around; /* a body: the graph that its node is in */
     bool capturing; /* into it: it can't be destroyed, nor can its nodes */
     bool allocates;
     bool single; /* as it allocates, or has conditional nodes: it has one executable, no clone, and is no child */
@@ -60,7 +61,11 @@ struct conditional *conditional_new(uint64_t condition, int type, unsigned count
 struct conditional *conditional_copy(const struct conditional *conditional, bool named);
 void conditional_forget_handles(struct conditional *conditional);
 void conditional_free(struct conditional *conditional);
-struct graph *conditional_taken(const struct conditional *conditional); /* null if no body is */
+bool conditions_used(const struct graph *graph); /* all that were made for it */
+void condition_set(uint64_t condition, unsigned value);
+void condition_begin(uint64_t condition); /* a run of the graph begins */
+void condition_test(uint64_t condition);  /* a run gets to the node, or to the end of its body */
+bool condition_takes(const struct work *body);
 void graph_forget_handles(struct graph *graph);
 void graph_free_node(struct node *node);
 void graph_destroy(struct graph *graph); /* the handles go; the rest when nobody refers to it */

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "streams.h"
+#include "graphs.h"
 
 /* *cell = *cell * a + b, with at least `pause` nanoseconds between the reading and the writing */
 static void step(const struct geometry *geometry UNUSED, void *const *parameters) {
@@ -128,6 +128,15 @@ static void put_down(const struct geometry *geometry UNUSED, void *const *parame
     table[1] = *(const double **)parameters[2];
 }
 
+/* What the library sets conditions with. */
+static void test_flag(const struct geometry *geometry UNUSED, void *const *parameters) {
+    static const uint64_t nothing;
+    uint64_t *count = *(uint64_t *const *)parameters[3];
+    *count = *(const uint32_t *)parameters[5] ? 0 : *count + 1;
+    bool is_true = memcmp(*(const void *const *)parameters[1], &nothing, *(const uint32_t *)parameters[2]);
+    condition_set(*(const uint64_t *)parameters[0], is_true && *count < *(const uint64_t *)parameters[4]);
+}
+
 static void nothing(const struct geometry *geometry UNUSED, void *const *parameters UNUSED) {}
 
 static const struct native NATIVES[] = {
@@ -135,6 +144,7 @@ static const struct native NATIVES[] = {
     {"store", 4, {8, 4, 4, sizeof(struct pair)}, store},
     {"geometry", 1, {8}, geometry},
     {"nothing", 0, {0}, nothing},
+    {"accelerator_graph_test_flag", 6, {8, 8, 4, 8, 8, 4}, test_flag},
     {"plus", 4, {8, 8, 8, 4}, plus},
     {"plus_struct", 1, {sizeof(struct operands)}, plus_struct},
     {"plus_packed", 1, {sizeof(struct packed_operands)}, plus_packed},

@@ -9,7 +9,7 @@
 /* The numbers of the node types in the API. */
 enum work_kind { WORK_KERNEL = 0, WORK_COPY = 1, WORK_FILL = 2, WORK_HOST = 3, WORK_CHILD = 4,
     WORK_EMPTY = 5, WORK_WAIT = 6, WORK_EVENT = 7, WORK_ALLOC = 10, WORK_FREE = 11, WORK_CONDITIONAL = 13,
-    WORK_CALLBACK = 100 /* of no node */ };
+    WORK_CALLBACK = 100, /* these are of no node */ WORK_BODY = 101, WORK_BODY_END = 102 };
 
 enum { MOST_PARAMETERS = 8, MOST_PARAMETER_BYTES = 128 };
 
@@ -51,6 +51,10 @@ struct work {
     const struct native *native;
     bool in_block; /* its parameters were given in one block of memory */
     struct geometry geometry;
+    uint64_t condition; /* of a conditional node and its bodies; of these also: */
+    int type;
+    unsigned branch;
+    size_t jump; /* where the plan goes on, if the body is not run, or to test it again */
     _Alignas(16) unsigned char parameters[MOST_PARAMETER_BYTES];
 };
 

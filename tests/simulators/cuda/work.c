@@ -120,6 +120,8 @@ void work_run(const struct work *work) {
         case WORK_FREE:
         case WORK_CHILD: /* its works follow */
         case WORK_CONDITIONAL:
+        case WORK_BODY: /* the plan goes on elsewhere */
+        case WORK_BODY_END:
         case WORK_EMPTY: break;
     }
 }

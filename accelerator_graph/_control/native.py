@@ -1,0 +1,154 @@
+"""Loops and branches that the device tests: their bodies are captured inside the capture of their graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._breaks.marks import NoBreaks, thread
+from .._core.capture import Capture, Where
+from .._core.current_stream import give_back, take_branches
+from .._core.labels import Labels
+from ..backends.base import Capability
+from ..errors import CaptureError
+
+if TYPE_CHECKING:
+    from .._breaks.segments import HostTest
+    from .._core.graph import BaseGraph
+    from ..backends.base import AnyBackend
+
+
+class BodyCapture(Capture):
+    """The capture of a body, beside that of its graph, on a stream of its own."""
+
+    __slots__ = ()
+
+
+class _Inside:
+    """Has a capture end that of a body before its own, which a driver may not survive otherwise."""
+
+    def __init__(self, body: Capture, what: str) -> None:
+        self._body = body
+        self._what = what
+
+    def stop(self) -> None:
+        """Abandon the body."""
+        self._body.abandon()
+
+    def end(self) -> None:
+        """Raise: the graph would have half a body."""
+        raise _cut_off(self._what)
+
+
+def _cut_off(what: str) -> CaptureError:
+    return CaptureError(
+        f"the capture ended, or was abandoned, in a body of {what}; end it behind that.", reason="other"
+    )
+
+
+class _Recorder:
+    """Records a body in the place of the backend."""
+
+    pool: None = None
+    """It has no name of its own for the pool."""
+    counted: int | None = None
+    destroy_disturbs_captures = False
+
+    def __init__(self, backend: AnyBackend, condition: Any, number: int) -> None:
+        self._backend = backend
+        self._condition = condition
+        self._number = number
+
+    def capture_begin(self, stream: Any, mode: Any) -> Any:
+        """Begin to capture a stream into the body."""
+        return self._backend.body_begin(self._condition, self._number, stream, mode)
+
+    def capture_end(self, token: Any) -> Any:
+        """End the capture."""
+        return self._backend.body_end(token)
+
+    def capture_abandon(self, token: Any) -> None:
+        """End the capture; the graph is abandoned as well."""
+        self._backend.body_abandon(token)
+
+    def destroy_graph(self, graph: Any) -> None:
+        """Do nothing: the body goes with the graph that it is in."""
+
+
+def can_test(capture: Capture) -> bool:
+    """Return True if the device can test flags in the graph of this capture.
+
+    A framework that records the capture itself gives memory to the stream that it captures alone.
+    """
+    backend = capture.backend
+    recorded = isinstance(capture, BodyCapture) or capture.recorder is backend
+    return recorded and Capability.CONDITIONS in backend.capabilities(capture.stream.device)
+
+
+def record(
+    capture: Capture, graph: BaseGraph, test: HostTest, bodies: Sequence[Callable[[], object]]
+) -> Callable[[], int]:
+    """Record a loop or a branch; return what returns how often a loop has run."""
+    stream, backend = capture.stream, capture.backend
+    flag = test.flag.memory, test.flag.nbytes
+    condition = backend.condition(stream._native, test.kind, len(bodies), *flag, test.limit)
+    capture.retained.append((condition, test.held))
+    for number, body in enumerate(bodies):
+        before = capture.recorded()
+        _capture_body(capture, graph, _Recorder(backend, condition, number), test.what, body)
+        if capture.recorded() != before:
+            raise CaptureError(
+                f"{test.what}: work in a body went to the stream outside of it, and would run once in each "
+                "replay; enqueue it on accelerator_graph.current_stream().",
+                reason="illegal_call",
+            )
+    home = stream.held()
+    return lambda: backend.runs(condition, home._native)
+
+
+def _capture_body(
+    parent: Capture, graph: BaseGraph, recorder: _Recorder, what: str, body: Callable[[], object]
+) -> None:
+    """Capture a body on a stream that is current meanwhile, with memory of its own."""
+    branches = take_branches(parent.stream, 1)
+    place = Where()
+    place.stream = place.home = branches[0]
+    place.hold, place.frameworks = branches[0], parent.place.frameworks
+    place.prepares, place.waits_for = False, None
+    capture = BodyCapture(place, None, parent.mode)
+    capture.recorder = recorder  # type: ignore[assignment]
+    breaks, inside = thread.recording, _Inside(capture, what)
+    parent.observations.append(inside)
+    try:
+        capture.begin(graph)
+        if breaks is not None:
+            thread.recording = NoBreaks(breaks, what)
+        body()
+        if capture.recorded() is None:
+            raise _cut_off(what)
+        captured = capture.end()
+    except BaseException:
+        capture.abandon()
+        raise
+    finally:
+        thread.recording = breaks
+        if inside in parent.observations:
+            parent.observations.remove(inside)
+    parent.retained += [capture.lease, *capture.retained]
+    _refuse_forbidden(capture, captured.value, what)
+    give_back(branches)
+
+
+def _refuse_forbidden(capture: Capture, body: Any, what: str) -> None:
+    """Raise `CaptureError` if a body has a node that can't be in one."""
+    backend = capture.backend
+    for node in backend.nodes(body)[0]:
+        if node.kind not in backend.body_kinds:
+            marks = next((each.marks for each in capture.observations if isinstance(each, Labels)), ())
+            names = [each.name for each in marks if each.start <= node.id < (each.stop or node.id + 1)]
+            label = f", in the label {names[-1]!r}," if names else ""
+            raise CaptureError(
+                f"{what}: a body has a node of the kind {node.kind!r}{label} which the device does not run "
+                "there; move that work out of the body, or pass native=False.",
+                reason="illegal_call",
+            )

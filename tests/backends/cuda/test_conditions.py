@@ -1,0 +1,318 @@
+"""Loops and branches as conditional nodes: what stands in them, what is refused, and what is left."""
+
+import contextlib
+import ctypes
+import gc
+
+import pytest
+
+from lanes import require
+
+pytestmark = require("cuda")
+
+import accelerator_graph as ag
+from accelerator_graph._core import capture_table
+from accelerator_graph.testing.works.cuda import CudaWork
+from backends.cuda.bench import call, current, driver
+from core.test_interrupts import Interrupter, sample
+
+LESS = 2**32 - 1
+
+
+@pytest.fixture
+def work(backend):
+    if "conditions" not in backend.capabilities(0):
+        pytest.skip("this driver has no branches of two bodies")
+    return CudaWork()
+
+
+@pytest.fixture
+def stream(work):
+    with ag.Stream(backend="cuda") as stream:
+        yield stream
+        stream.synchronize()
+
+
+def step(work, cell, a=1, b=1):
+    work.enqueue(ag.current_stream(), cell, a, b)
+
+
+def countdown(work, cell, body=lambda: None, **how):
+    def once():
+        body()
+        step(work, cell, 1, LESS)
+
+    return ag.while_((cell, "uint32"), once, **how)
+
+
+def put(work, stream, cell, value):
+    work.enqueue(stream, cell, 0, value)
+
+
+def test_a_graph_with_a_loop_is_one_graph(work, stream):
+    cell, counter = work.new(), work.new()
+    with ag.Graph(keep_graph=True) as graph:
+        loop = countdown(work, counter, lambda: step(work, cell))
+        ag.cond((cell, "uint32"), lambda: step(work, cell), lambda: step(work, cell, 0, 100))
+    kinds = [node.kind for node in graph.describe().nodes]
+    assert kinds == ["kernel", "conditional", "kernel", "conditional"]
+    loops, branches = (graph.describe().nodes[i] for i in (1, 3))
+    assert [loops.name, branches.name] == ["while", "if"]
+    assert [len(nodes) for nodes, _ in (*loops.bodies, *branches.bodies)] == [3, 1, 1]
+    launch = graph.bind()
+    for times, want in ((3, 4), (0, 5), (1000, 1006)):
+        put(work, stream, counter, times)
+        launch()
+        stream.synchronize()
+        assert (work.read(cell), loop.count) == (want, times)
+    assert graph.raw_graph()
+    assert ag.GraphDescription.from_json(graph.describe().to_json()) == graph.describe()
+    assert len(graph.profile(replays=2).times) == 2
+    for refused in (graph.clone, lambda: ag.Graph(keep_graph=True).update(graph)):
+        with pytest.raises((ag.UnsupportedError, ag.GraphStateError)):
+            refused()
+
+
+def test_a_loop_can_be_captured_and_instantiated_again(work, stream):
+    cells, counter = [work.new() for _ in range(2)], work.new()
+    with ag.Graph(keep_graph=True) as graph:
+        countdown(work, counter, lambda: step(work, cells[0]))
+
+    def recapture():
+        with graph.recapture():
+            countdown(work, counter, lambda: step(work, cells[1]))
+
+    launch = graph.bind()
+    for change, want in (
+        (lambda: None, [2, 0]),
+        (graph.instantiate, [4, 0]),
+        (recapture, [4, 2]),
+    ):
+        change()
+        gc.collect()
+        put(work, stream, counter, 2)
+        launch()
+        stream.synchronize()
+        assert [work.read(cell) for cell in cells] == want
+
+
+@pytest.mark.promise("control-native-refuses")
+def test_work_on_the_stream_outside_of_a_body_is_refused(work, stream):
+    cell, graph = work.new(), ag.Graph()
+    with pytest.raises(ag.CaptureError, match="work in a body went to the stream outside of it"), graph:
+        countdown(work, cell, lambda: work.enqueue(stream, cell, 1, 1))
+    assert graph.state == "empty"
+    with graph:
+        step(work, cell)
+    graph.replay()
+    stream.synchronize()
+    assert work.read(cell) == 1
+
+
+@pytest.mark.promise("control-native-refuses")
+def test_what_the_device_does_not_run_is_refused_by_its_label(work, stream):
+    flag, graph = work.new(), ag.Graph()
+    nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
+    function = driver.CUhostFn(ctypes.cast(nothing, ctypes.c_void_p).value)
+
+    def body():
+        step(work, flag)
+        with ag.label("callback"):
+            call(driver.cuLaunchHostFunc, ag.current_stream().handle, function, 0)
+
+    with (
+        pytest.raises(ag.CaptureError, match="a node of the kind 'host', in the label 'callback', which"),
+        graph,
+    ):
+        ag.while_((flag, "uint32"), body)
+    assert graph.state == "empty"
+    with graph:
+        ag.while_((flag, "uint32"), body, native=False)
+    graph.replay()
+
+
+@pytest.mark.promise("control-native-refuses")
+def test_a_break_in_a_body_of_the_device_is_refused(work, stream):
+    flag = work.new()
+    for mark in (ag.eager(int), ag.graph_break):
+        graph = ag.Graph()
+        with (
+            pytest.raises(ag.CaptureError, match="can't break the capture in the body of the loop at"),
+            ag.graph(graph, breaks=True),
+        ):
+            ag.while_((flag, "uint32"), lambda mark=mark: (step(work, flag), mark()))
+        assert graph.state == "empty"
+    with pytest.raises(ag.CaptureError, match="would be tested by the host"), ag.Graph():
+        countdown(work, flag, lambda: countdown(work, flag, native=False))
+
+
+def test_loops_of_the_device_stand_in_captures_with_breaks_and_in_loops_of_the_host(work, stream):
+    cell, outer, inner, seen = work.new(), work.new(), work.new(), []
+    look = ag.eager(lambda: (stream.synchronize(), seen.append(work.read(cell))))
+    put(work, stream, outer, 2)
+
+    def body():
+        put(work, ag.current_stream(), inner, 3)
+        countdown(work, inner, lambda: step(work, cell))
+        look()
+
+    graph = ag.Graph(keep_graph=True)
+    with ag.graph(graph, stream=stream, breaks=True):
+        countdown(work, outer, body, native=False)
+    assert seen == [3, 6]
+    put(work, stream, outer, 1)
+    graph.replay()
+    stream.synchronize()
+    assert seen == [3, 6, 9]
+    ((nodes, _),) = graph.describe().nodes[0].bodies
+    assert [node.kind for node in nodes].count("conditional") == 1
+
+
+@pytest.mark.parametrize("breaks_it", [True, False])
+def test_a_body_that_fails_leaves_no_capture(work, stream, breaks_it):
+    flag, graph = work.new(), ag.Graph()
+
+    def body():
+        step(work, flag)
+        if breaks_it:
+            ag.current_stream().synchronize()
+        raise ZeroDivisionError
+
+    def capture():
+        with graph:
+            step(work, flag)
+            countdown(work, flag, lambda: ag.while_((flag, "uint32"), body))
+
+    with pytest.raises((ag.CaptureError, ag.DriverError, ZeroDivisionError)):
+        capture()
+    assert graph.state == "empty"
+    with graph:
+        step(work, flag, 0, 7)
+    graph.replay()
+    stream.synchronize()
+    assert work.read(flag) == 7
+
+
+def test_a_fork_that_a_body_does_not_join_is_an_error(work, stream):
+    flag, graph, side = work.new(), ag.Graph(), ag.Stream(backend="cuda")
+
+    def body(joins):
+        here = ag.current_stream()
+        step(work, flag, 1, LESS)
+        side.wait(here)
+        work.enqueue(side, cell, 1, 1)
+        if joins:
+            here.wait(side)
+
+    cell = work.new()
+    with pytest.raises(ag.CaptureError), graph:
+        ag.while_((flag, "uint32"), lambda: body(False))
+    assert graph.state == "empty"
+    with graph:
+        ag.while_((flag, "uint32"), lambda: body(True))
+    put(work, stream, flag, 3)
+    graph.replay()
+    stream.synchronize()
+    assert work.read(cell) == 3
+
+
+def test_counters_are_used_again(work, stream):
+    flag, tests = work.new(), ag.backends.get("cuda").driver.tests
+    with ag.Graph() as graph:
+        countdown(work, flag)
+    (found,) = tests.values()
+    gc.collect()
+    free = len(found.free)
+    for _ in range(5):
+        graph.reset()
+        with graph:
+            countdown(work, flag, lambda: ag.cond((flag, "uint32"), int))
+    graph.reset()
+    gc.collect()
+    assert len(found.free) == free + 1
+
+
+def test_flags_of_all_sizes(work, stream):
+    with current():
+        memory = call(driver.cuMemAlloc, 64)
+    cell = work.new()
+    for size, kind in ((1, "bool"), (2, "int16"), (4, "uint32"), (8, "int64")):
+        with ag.Graph() as graph:
+
+            def body(size=size):
+                step(work, cell)
+                ag.current_stream().fill(int(memory), 0, size)
+
+            ag.while_((int(memory), kind), body)
+        for value in (1, 0):
+            stream.fill(int(memory), 0xFF, 64)
+            stream.fill(int(memory), value, size)
+            graph.replay()
+        stream.synchronize()
+    assert work.read(cell) == 4
+    with current():
+        call(driver.cuMemFree, memory)
+
+
+@pytest.mark.parametrize("inner", [True, False])
+def test_an_error_that_a_body_hides_is_not_hidden(work, stream, inner):
+    flag, graph = work.new(), ag.Graph()
+
+    def hides():
+        with contextlib.suppress(ZeroDivisionError):
+            ag.while_((flag, "uint32"), lambda: 1 / 0, native=True)
+
+    with (
+        pytest.raises((ag.CaptureError, ag.GraphStateError), match=r"in a body of|failed in the capture"),
+        graph,
+    ):
+        ag.while_((flag, "uint32"), hides) if inner else hides()
+    assert graph.state == "empty"
+
+
+@pytest.mark.parametrize("ends", ["reset", "capture_end"])
+def test_the_end_of_a_capture_in_a_body_is_an_error(work, stream, ends):
+    flag, graph = work.new(), ag.Graph()
+    graph.capture_begin()
+    with pytest.raises(ag.CaptureError, match=r"in a body of the loop at"):
+        ag.while_((flag, "uint32"), lambda: (step(work, flag), getattr(graph, ends)()))
+    assert graph.state == "empty"
+    with graph:
+        step(work, flag, 0, 7)
+    graph.replay()
+    stream.synchronize()
+    assert work.read(flag) == 7
+
+
+@pytest.mark.needs("software_cuda")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(work, error):
+    flag, cell = work.new(), work.new()
+
+    def capture(graph):
+        with graph:
+            step(work, cell)
+            with ag.label("loop"):
+                countdown(work, flag, lambda: ag.cond((cell, "uint32"), lambda: step(work, cell)))
+
+    with ag.Stream(backend="cuda"):
+        capture(ag.Graph())
+    for at in sample("lines"):
+        stream = ag.Stream(backend="cuda")
+        graph, interrupter = ag.Graph(stream=stream), Interrupter(at, error)
+        interrupter.strike(capture, graph)
+        if not (where := interrupter.where):
+            break
+        assert graph.state in ("empty", "ready"), where
+        assert not capture_table.live, where
+        assert not capture_table.thread.graphs, where
+        assert ag.current_stream(required=False) is None, where
+        graph.reset()
+        with graph:
+            step(work, cell, 0, 3)
+        graph.replay()
+        stream.synchronize()
+        assert work.read(cell) == 3, where
+        graph.reset()
+        stream.close()
+    assert at > 100
