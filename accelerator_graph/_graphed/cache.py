@@ -160,9 +160,12 @@ class GraphCache:
             return record()
         except CaptureError as error:
             if self._options.on_capture_error == "break":
-                if uncaptured.search is not None or marks.thread.calls != calls:
+                by_a_call = error.reason not in second_capture.NOT_BY_A_CALL
+                if uncaptured.search is not None or marks.thread.calls != calls or not by_a_call:
                     raise
-                uncaptured.search = _search(function, error)
+                from .break_search import BreakSearch
+
+                uncaptured.search = BreakSearch(function, error)
                 return None
             may_follow = second_capture.may_follow(error, uncaptured.calls)
             if self._options.on_capture_error != "raise" or not may_follow:
@@ -251,12 +254,6 @@ class GraphCache:
         """Drop all graphs, once the calls so far are done."""
         while self.graphs:
             self.graphs.popitem()[1].close()
-
-
-def _search(function: object, failed: CaptureError) -> BreakSearch:
-    from .break_search import BreakSearch
-
-    return BreakSearch(function, failed)
 
 
 def check_bucket(signature: Hashable, first: Hashable, function: object) -> None:

@@ -1,9 +1,15 @@
 """Graphed functions with breaks on the cpu backend: arrays go in and come out by copies."""
 
+import sys
+import warnings
+
 import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._breaks import marks
+from accelerator_graph._core import capture_table
+from core.test_interrupts import Interrupter, sample
 
 
 @pytest.fixture
@@ -68,3 +74,38 @@ def test_arguments_that_are_enqueued_are_there_in_the_capture(stream):
         found = f(x)
         stream.synchronize()
         assert found.tolist() == [i + 1] * 3
+
+
+class Host:
+    def reads(self, x):
+        ag.current_stream().synchronize()
+        return x + 1
+
+
+def step(x, y):
+    launch(np.add, x, 1, y)
+    launch(np.multiply, Host().reads(y), 2, y)
+
+
+@pytest.mark.filterwarnings("ignore:.*captured with breaks")
+def test_an_interrupt_at_any_line_of_a_watched_call_leaves_no_trace():
+    x, before = np.arange(3.0), (Host.reads, warnings.showwarning)
+    for at in sample("lines"):
+        interrupter, y = Interrupter(at, KeyboardInterrupt), np.zeros(3)
+        f = ag.graphed(step, warmup=0, on_capture_error="break")
+        with ag.Stream(backend="cpu") as stream:
+            f(x, y)  # is watched, as the next one
+            interrupter.strike(f, x, y)
+            if not (where := interrupter.where):
+                break
+            assert (Host.reads, warnings.showwarning) == before, where
+            assert (sys.gettrace(), sys.getprofile(), marks.thread.recording) == (None,) * 3, where
+            assert not capture_table.live, where
+            (uncaptured,) = f._cache._uncaptured.values()
+            if uncaptured.search.is_done():  # without results, since the interrupter has traced
+                continue
+            for _ in range(3):
+                f(x, y)
+            stream.synchronize()
+            assert y.tolist() == [4, 6, 8], where
+    assert at > 100
