@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from ._breaks.marks import graph_break as graph_break
     from ._breaks.marks import live as live
     from ._checking.observer import ownership as ownership
+    from ._control.flow import Loop as Loop
+    from ._control.flow import cond as cond
+    from ._control.flow import while_ as while_
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
     from ._core.current_stream import is_graph_available as is_graph_available
@@ -100,6 +103,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "": "api backends compat errors interop testing",
     "._breaks.marks": "eager graph_break live",
+    "._control.flow": "Loop cond while_",
     "._core.labels": "ModuleLabels label label_modules",
     "._core.memory": "measure_memory",
     "._core.observers": "Observer note_collective",

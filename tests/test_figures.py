@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
-    "modules": 228,
-    "lines of Python": 49_319,
+    "modules": 233,
+    "lines of Python": 50_448,
     "lines of C": 2_900,
     "modules of the core": 19,
     "imports in the core": 51,
@@ -34,7 +34,7 @@ MOST = {
     "modules that a capture has loaded": 36,
     "functions that a capture and a replay run": 39,
     "files that they are in": 10,
-    "lines of these functions": 449,
+    "lines of these functions": 450,
     "calls of a replay": 2,
     "calls of a replay on a stream": 5,
     "calls of a replay of an armed graph": 2,

@@ -78,6 +78,11 @@ RULES = [
         "",
     ),
     (
+        "_control",
+        "errors _interpreter backends.base backends.memory _core _arrays _breaks _control",
+        "",
+    ),
+    (
         "api",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection "
         "_checking diagnosis._tracing _breaks",
@@ -127,7 +132,8 @@ RULES = [
     ),
     (
         PACKAGE,
-        "errors _breaks backends inspection interop _core _checking api _graphed diagnosis compat testing",
+        "errors _breaks _control backends inspection interop _core _checking api _graphed diagnosis compat "
+        "testing",
         "",
     ),
     (

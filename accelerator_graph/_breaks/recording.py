@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .._arrays.containers import rebuild
 from .._arrays.signatures import Reader
 from .._core import capture_table, stream_stack
-from .._core.capture import Captured, Where, part_of
+from .._core.capture import Capture, Captured, Where, part_of
 from .._core.labels import Labels, Mark
 from .._core.replay import Runner
 from .._interpreter import caller
@@ -20,12 +20,14 @@ from .marks import mark_until, thread
 from .segments import EagerCall, Live, SegmentedRunner
 
 if TYPE_CHECKING:
-    from .._core.capture import Capture, CaptureMode
+    from .._core.capture import CaptureMode
     from .._core.graph import BaseGraph
     from .._core.pools import PoolId
+    from .._core.replay import EagerPart
     from .._core.streams import Event
     from .._interpreter import Site
     from ..interop.base import Undo
+    from .segments import HostTest
 
 
 class _Events:
@@ -63,6 +65,12 @@ class Recording:
         No framework has such an operator.
     """
 
+    kind: Callable[[Where, PoolId | None, CaptureMode], Capture] = Capture
+    """Makes the captures of the segments."""
+
+    runs = True
+    """Whether segments run as soon as they are recorded."""
+
     def __init__(
         self,
         graph: BaseGraph,
@@ -81,7 +89,10 @@ class Recording:
         self._names: dict[str, object] = {}
         self._open: list[tuple[Mark, Mark]] = []
         """The labels that are open at a break, in the segment and in the whole graph."""
+        self._inside = 0
+        """In how many bodies of loops and branches the present segment is."""
         self._entry: stream_stack.Entry | None = None
+        self._events = _Events()
         self._segments: list[tuple[Captured, list[object]]] = []
         """The segments as they were captured, with what their work keeps alive."""
         self._thread = get_ident()
@@ -146,9 +157,8 @@ class Recording:
         """Record what follows."""
         graph, former = self._graph, self._graph._capture
         if former is not None:
-            former.lease.capturing = False  # it has kept other captures out of the pool
-            former.retained = []
-        graph._begin(self._place, self._pool, self._mode, self._guard)
+            self._leave_segment(former)
+        graph._begin(self._place, self._pool, self._mode, self._guard, self.kind)
         capture = graph._capture
         assert capture is not None
         self._pool = capture.lease.id
@@ -159,8 +169,13 @@ class Recording:
         self._place.prepares, self._place.waits_for = False, None
         self._begin_operators()
 
-    def end_segment(self, what: str) -> None:
-        """End the segment that is being recorded, and run it.
+    def _leave_segment(self, former: Capture) -> None:
+        """Let other captures into the pool of a segment that has ended."""
+        former.lease.capturing = False
+        former.retained = []
+
+    def end_segment(self, what: str) -> Capture:
+        """End the segment that is being recorded, and run it; return its capture.
 
         Raises
         ------
@@ -172,10 +187,16 @@ class Recording:
         assert capture is not None
         self._end_operators()
         try:
-            runner = Runner(capture.end(), graph._keeps != "executable", self._place.hold, capture.lease)
+            captured = capture.end()
         except CaptureError as error:
             error.add_note(f"The segment ends at {what}.")
             raise
+        self.add(capture, Runner(captured, graph._keeps != "executable", self._place.hold, capture.lease))
+        return capture
+
+    def add(self, capture: Capture, runner: Runner) -> None:
+        """Take a segment that has ended, and run it."""
+        graph = self._graph
         self._segments.append((runner.kept(), capture.retained))
         capture.lease.capturing = True  # until the next segment, or until this lease is released
         graph._runner = runner
@@ -183,8 +204,9 @@ class Recording:
             own = graph._keep_observations(capture) if capture.observations or graph._observers else 0
         finally:
             graph._runner = None
-        self._note_labels(capture, runner.counted)
-        self._runner.add(runner, empty=runner.counted == own)
+        if not self._inside:
+            self._note_labels(capture, runner.counted)
+        self._runner.add(runner, empty=runner.counted == own, runs=self.runs)
         for event in self._events.found:
             event._run = self._runner.latest_run()
 
@@ -213,6 +235,12 @@ class Recording:
         """Call a function between two segments, and note the call for the replays."""
         place = getattr(function, "__qualname__", repr(function)), *(site or caller())
         made = EagerCall(function, place, self._kept((args, kwargs)), self._reader, self._place.stream)
+        if not self.runs:
+            raise CaptureError(
+                f"{made.what} is in a body that does not run in this capture, and the call needs what the "
+                "work before it writes; capture with arguments for which the body runs.",
+                reason="other",
+            )
         self.end_segment(made.what)
         made.valid_rows = valid_rows
         made.streams = self._runner.streams_of(streams)
@@ -232,6 +260,35 @@ class Recording:
         self._runner.steps.append(made)
         self.begin_segment()
         return result
+
+    def test(self, part: HostTest, bodies: Sequence[Callable[[], object]]) -> None:
+        """Record a loop or a branch whose flag the host reads, and run it if segments run.
+
+        The body that runs now is recorded as it runs; the others are only recorded.
+        """
+        self.end_segment(part.what)
+        taken = part.taken(self._place.stream)  # where nothing runs, this shows that the flag can be read
+        if not self.runs:
+            taken = None
+        part.bodies = tuple([self._body(part, each, i == taken) for i, each in enumerate(bodies)])
+        self._runner.steps.append(part)
+        if taken is not None:
+            self._runner.go_on(part)
+        self.begin_segment()
+
+    def _body(self, part: HostTest, body: Callable[[], object], runs: bool) -> list[Runner | EagerPart]:
+        """Record a body into segments with a pool of their own, since it may run more than once."""
+        graph, runner = self._graph, self._runner
+        outer = graph._capture, self._pool, self._open, self.runs, runner.steps
+        graph._capture, self._pool, self._open, self.runs, runner.steps = None, None, [], runs, []
+        self._inside += 1
+        self.begin_segment()
+        body()
+        self._leave_segment(self.end_segment(f"the end of a body of {part.what}"))
+        steps = runner.steps
+        graph._capture, self._pool, self._open, self.runs, runner.steps = outer
+        self._inside -= 1
+        return steps
 
     def _kept(self, value: Any) -> Any:
         """Return arguments in containers of their own, with names in the place of live objects."""
@@ -260,15 +317,13 @@ class Recording:
     def end(self) -> None:
         """End and run the last segment; the graph has all of it."""
         graph = self._graph
-        self.end_segment("the end of the capture")
-        capture = graph._capture
-        assert capture is not None
+        capture = self.end_segment("the end of the capture")
         capture.lease.capturing = False
         if self._names:
             self._refuse_used_live_objects()
         runner = self._runner
-        runner.retained = tuple(each for _, retained in self._segments for each in retained)
-        runner.finish(graph, capture.lease)
+        runner.retained = self.retained()
+        runner.finish(graph, capture.lease, ran=True)
         if runner.counted == 0 and len(runner.steps) == 0:
             graph._found_empty(capture.subject)
         graph._runner = simplest = runner.simplest()
@@ -277,6 +332,10 @@ class Recording:
         capture.observations.clear()
         capture.retained = []
         self._leave()
+
+    def retained(self) -> tuple[object, ...]:
+        """Return what the work of all segments keeps alive."""
+        return tuple(each for _, retained in self._segments for each in retained)
 
     def _refuse_used_live_objects(self) -> None:
         """Raise `CaptureError` if captured work is known to use a live object, which no replay exchanges."""
@@ -302,10 +361,14 @@ class Recording:
             finally:
                 self._graph._recover()
         finally:
-            self._leave()
-            self._runner.end("the capture failed; capture again, and bind() again")
+            self.drop()
             if self._graph._runner is not None:
                 self._graph._empty()
+
+    def drop(self) -> None:
+        """Let go of all segments. May be called again."""
+        self._leave()
+        self._runner.end("the capture failed; capture again, and bind() again")
 
     def _leave(self) -> None:
         if thread.recording is self:

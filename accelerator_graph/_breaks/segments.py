@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from .._arrays.arrays import detaching, on_device, on_host
 from .._arrays.containers import leaves_of, only_tuples, rebuild
 from .._arrays.placement import extent, works_on_host
 from .._core import stream_stack
-from .._core.replay import Binding, EagerPart, Runner, make_room
+from .._core.replay import Binding, ConditionalPart, EagerPart, Runner, calls_in, make_room, segments_in
 from .._core.streams import Stream, as_stream, describe, innermost
 from ..backends.base import Capability
 from ..errors import CaptureError, GraphStateError, UnsupportedError
@@ -27,20 +28,23 @@ if TYPE_CHECKING:
     from ..interop.base import ModeState
 
 _ANEW = "capture its work anew into another Graph"
-REFUSED: dict[str, str] = {
-    "bind()": "a graph with breaks calls Python between its segments; call replay()",
-    "update()": f"a graph with breaks is not changed in place; {_ANEW}",
-    "recapture()": f"a graph with breaks is not changed in place; {_ANEW}",
-    "clone()": "a graph with breaks can't be copied, since its calls can't; capture its work twice",
-    "set_node()": f"the segments of a graph with breaks are not changed; {_ANEW}",
-    "set_nodes()": f"the segments of a graph with breaks are not changed; {_ANEW}",
-    "instantiate()": f"the segments of a graph with breaks have their executables; {_ANEW}",
-    "raw_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
-    "raw_executable()": "a graph with breaks is several executables, and none of them is the whole",
-    "raw_cuda_graph()": "a graph with breaks is several graphs of the runtime, and none of them is the whole",
-    "raw_cuda_graph_exec()": "a graph with breaks is several executables, and none of them is the whole",
+_REFUSED: dict[str, str] = {
+    "bind()": "{} calls Python between its segments; call replay()",
+    "update()": f"{{}} is not changed in place; {_ANEW}",
+    "recapture()": f"{{}} is not changed in place; {_ANEW}",
+    "clone()": "{} can't be copied; capture its work twice",
+    "set_node()": f"the segments of {{}} are not changed; {_ANEW}",
+    "set_nodes()": f"the segments of {{}} are not changed; {_ANEW}",
+    "instantiate()": f"the segments of {{}} have their executables; {_ANEW}",
+    "raw_graph()": "{} is several graphs of the runtime, and none of them is the whole",
+    "raw_executable()": "{} is several executables, and none of them is the whole",
+    "raw_cuda_graph()": "{} is several graphs of the runtime, and none of them is the whole",
+    "raw_cuda_graph_exec()": "{} is several executables, and none of them is the whole",
 }
-"""What a graph with breaks refuses: the sentence by operation."""
+"""What a graph in segments refuses: the sentence by operation."""
+
+_WITH_BREAKS = "a graph with breaks"
+_WITH_TESTS = "a graph with loops or branches that the host tests"
 
 _NOTHING = object()
 
@@ -225,17 +229,76 @@ class EagerCall(EagerPart):
         return f"other Python values ({signature!r}, and not {self._signature!r})"
 
 
+def _clear(arrays: Sequence[Any], rows: int) -> None:
+    for x in arrays:
+        x[rows:] = 0
+
+
+class HostTest(ConditionalPart):
+    """A loop or a branch between segments, whose flag the host reads.
+
+    Parameters
+    ----------
+    kind : {"while", "if"}
+        Which of the two.
+    place : tuple of str and int
+        The file and line of the call.
+    flag : object
+        Its ``read(stream)`` waits for the stream and returns whether the flag is true.
+    limit : int or None
+        The most bodies of a loop.
+    check_every : int
+        How many bodies of a loop run for each reading.
+    held : tuple
+        What has to live as long.
+    """
+
+    __slots__ = ("_check_every", "_flag", "_limit", "count", "what")
+
+    def __init__(
+        self,
+        kind: Literal["while", "if"],
+        place: tuple[str, int],
+        flag: Any,
+        limit: int | None = None,
+        check_every: int = 1,
+        held: tuple[object, ...] = (),
+    ) -> None:
+        super().__init__(kind, *place)
+        self.kind = kind
+        self.held = held
+        self.bodies = ()
+        self.count = 0
+        """How many bodies the last run of a loop has run."""
+        self.what = "the {} at {}:{}".format("loop" if kind == "while" else "branch", *place)
+        """Which one it is, for messages."""
+        self._flag = flag
+        self._limit = limit
+        self._check_every = check_every
+
+    def taken(self, stream: Stream) -> int | None:
+        """Return which body runs now; None if none does, or there is none for this flag."""
+        return 0 if self._flag.read(stream) else 1 if self.kind == "if" else None
+
+    def run(self, stream: Stream, bodies: Sequence[Callable[[], None]], done: int = 0) -> None:
+        """Run bodies as the flag says; so many have run already."""
+        if self.kind == "if":
+            taken = None if done else self.taken(stream)
+            if taken is not None and taken < len(bodies):
+                bodies[taken]()
+            return
+        self.count = done
+        while self.count != self._limit and (self.count % self._check_every or self._flag.read(stream)):
+            bodies[0]()
+            self.count += 1
+
+
 Step = tuple[Callable[[], None], EagerCall | None]
-"""What launches a segment, or a call that comes between two."""
+"""What launches a segment or runs a loop or a branch, or a call that comes between."""
 
 
 def _no_launch() -> None:
     pass
-
-
-def _clear(arrays: Sequence[Any], rows: int) -> None:
-    for x in arrays:
-        x[rows:] = 0
 
 
 class SegmentedRunner(Runner):
@@ -252,6 +315,7 @@ class SegmentedRunner(Runner):
         "_captured_on",
         "_host",
         "_last",
+        "_live",
         "_lives",
         "_recorded",
         "_run",
@@ -260,12 +324,10 @@ class SegmentedRunner(Runner):
         "steps",
     )
 
-    refused = REFUSED
-
     def __init__(self, place: Where) -> None:
         super().__init__(None, False, place.hold, None)  # type: ignore[arg-type]
-        self.steps: list[Runner | EagerCall] = []
-        """The segments and calls, in order."""
+        self.steps: list[Runner | EagerPart] = []
+        """The segments, and what is between them, in order."""
         self.noted: list[Mark] = []
         """The labels, in the nodes of the whole graph; the calls count as nodes."""
         self._recorded: list[Runner] = []
@@ -275,6 +337,8 @@ class SegmentedRunner(Runner):
         self._host = works_on_host(place.stream)
         self._waits_here = Capability.EVENTS not in place.stream._backend.capabilities(place.stream.device)
         self._bound: dict[Any, list[Step]] = {}
+        self._live: Mapping[str, object] = {}
+        """Those of the run that is under way, if it comes to loops or branches."""
         self._run: object = None
         """Stands for the run that is under way."""
         self._last = place.stream
@@ -282,14 +346,21 @@ class SegmentedRunner(Runner):
 
     # ---- in the capture ------------------------------------------------------------------------
 
-    def add(self, segment: Runner, *, empty: bool) -> None:
-        """Run a segment that was just recorded; keep it unless it is empty."""
+    def add(self, segment: Runner, *, empty: bool, runs: bool) -> None:
+        """Keep a segment that was just recorded unless it is empty, and run it if segments run now."""
         self._recorded.append(segment)
         if empty:
             return
         segment.instantiate()
         self.steps.append(segment)
-        Binding(segment, self._captured_on.held()).launch()
+        if runs:
+            Binding(segment, self._captured_on.held()).launch()
+
+    def go_on(self, part: HostTest) -> None:
+        """Go on with a loop or a branch whose body has just run for the first time."""
+        stream = self._captured_on
+        self._live = {}
+        stream_stack.within(stream, part.run, stream, self._bodies_of(part, stream), 1)
 
     def settle(self) -> None:
         """Wait for the segments where work's memory is the host's, which an eager call may read at once."""
@@ -305,8 +376,8 @@ class SegmentedRunner(Runner):
         this = ref(self)
         return lambda: None if (runner := this()) is None or runner.ended else runner._last
 
-    def finish(self, graph: BaseGraph, lease: Lease) -> None:
-        """Be what replays this graph."""
+    def finish(self, graph: BaseGraph, lease: Lease, *, ran: bool) -> None:
+        """Be what replays this graph, whose segments have run in the capture or not."""
         segments = self.segments
         self.captured = segments[0].captured if segments else None
         self.counted = _sum(each.counted for each in segments)
@@ -315,7 +386,7 @@ class SegmentedRunner(Runner):
         self.observations = tuple(each for part in self.steps for each in part.observations)
         self.lease = lease
         self._lives = frozenset(name for each in self.calls for name in each.lives)
-        if self.beside:  # what follows the block there comes after this first run
+        if ran and self.beside:  # what follows the block there comes after this first run
             self._follow(self.home if graph._home is None else graph._home)
 
     def simplest(self) -> Runner:
@@ -339,17 +410,26 @@ class SegmentedRunner(Runner):
 
     def node_count(self) -> int:
         """Return how many nodes and calls there are so far."""
-        return sum(1 if isinstance(each, EagerCall) else each.counted or 0 for each in self.steps)
+        return sum(1 if isinstance(each, EagerPart) else each.counted or 0 for each in self.steps)
+
+    @property
+    def refused(self) -> Mapping[str, str]:  # type: ignore[override]
+        """What such a graph refuses in every state: the sentence by operation."""
+        kind = self._kind()
+        return {what: sentence.format(kind) for what, sentence in _REFUSED.items()}
+
+    def _kind(self) -> str:
+        return _WITH_BREAKS if self.calls else _WITH_TESTS
 
     @property
     def segments(self) -> list[Runner]:
-        """The segments."""
-        return [each for each in self.steps if isinstance(each, Runner)]
+        """The segments, those in bodies as well."""
+        return [*segments_in(self.steps)]
 
     @property
     def calls(self) -> list[EagerCall]:
         """The calls between them."""
-        return [each for each in self.steps if isinstance(each, EagerCall)]
+        return [each for each in calls_in(self.steps) if isinstance(each, EagerCall)]
 
     # ---- replays -------------------------------------------------------------------------------
 
@@ -395,13 +475,13 @@ class SegmentedRunner(Runner):
                 self._check_live(live)
                 if stream._is_capturing():
                     raise CaptureError(
-                        f"replay onto the {describe(stream)}, which is capturing: a graph with breaks calls "
-                        "Python between its segments, and no graph can; capture the work of its segments "
-                        "there.",
+                        f"replay onto the {describe(stream)}, which is capturing: {self._kind()} "
+                        "calls Python between its segments, and no graph can; capture the work of its "
+                        "segments there.",
                         reason="illegal_call",
                     )
                 self._follow(stream)
-                steps = self._steps_on(stream)
+                self._live, steps = live, self._steps_on(stream)
                 if mark is not None:
                     marked = (mark, None)
                     steps = [*chain.from_iterable((marked, each) for each in steps), marked]
@@ -421,7 +501,7 @@ class SegmentedRunner(Runner):
 
     def _end_run(self, mine: object) -> None:
         if self._run is mine:
-            self._run = None
+            self._live, self._run = {}, None
 
     def _follow(self, stream: Stream) -> None:
         """Have a stream wait for the last run, if that is on another one."""
@@ -454,18 +534,36 @@ class SegmentedRunner(Runner):
                 call.run(stream, live)
 
     def _steps_on(self, stream: Stream) -> list[Step]:
-        """Return what launches each segment on a stream, and the calls in their places."""
+        """Return what launches each segment on a stream, and what is between them in its place."""
         key = self._key(stream)
         found = self._bound.get(key)
         if found is None:
             make_room(self._bound)
-            found = self._bound[key] = [
-                (_no_launch, each)
-                if isinstance(each, EagerCall)
-                else (Binding(each, stream.held()).launcher(), None)
-                for each in self.steps
-            ]
+            found = self._bound[key] = self._steps_of(self.steps, stream)
         return found
+
+    def _steps_of(self, steps: Iterable[Runner | EagerPart], stream: Stream) -> list[Step]:
+        return [
+            (_no_launch, each) if isinstance(each, EagerCall) else (self._launcher(each, stream), None)
+            for each in steps
+        ]
+
+    def _launcher(self, part: Runner | EagerPart, stream: Stream) -> Callable[[], None]:
+        """Return what launches a segment on a stream, or runs a loop or a branch there."""
+        if isinstance(part, Runner):
+            return Binding(part, stream.held()).launcher()
+        assert isinstance(part, HostTest)
+        return partial(part.run, stream, self._bodies_of(part, stream))
+
+    def _bodies_of(self, part: HostTest, stream: Stream) -> list[Callable[[], None]]:
+        bodies, this = [self._steps_of(body, stream) for body in part.bodies], ref(self)
+
+        def run(body: list[Step]) -> None:
+            runner = this()
+            assert runner is not None
+            runner._make(body, stream, runner._live)
+
+        return [partial(run, body) for body in bodies]
 
     def _key(self, stream: Stream) -> object:
         return stream._native if self._host else stream.handle

@@ -12,7 +12,7 @@ from .._arrays.placement import extent
 from .._core import ownership
 from .._core.graph import BaseGraph
 from .._core.labels import if_in_order
-from .._core.replay import EagerPart
+from .._core.replay import ConditionalPart, EagerPart
 from ..errors import AcceleratorGraphError, GraphStateError
 from ..inspection.memory_check import WRONG, MemoryCheck, MemoryFinding
 from ..inspection.names import title
@@ -51,7 +51,7 @@ def use_of(obj: object, captured: Captured, retained: Iterable[object]) -> str:
         pointers = _definition(captured).addresses.pointers if own else []
     except AcceleratorGraphError:  # the backend can't list them
         return ""
-    uses = (each for each in pointers if each.sure and any(each.address in span for span in own))
+    uses = (each for each in pointers if each.sure and any(_overlap(_used(each), span) for span in own))
     found = next(uses, None)
     return "" if found is None else f"node {found.node.id} there, {title(found.node)}, has its address"
 
@@ -114,8 +114,11 @@ class _Segment(NamedTuple):
     found: Addresses
     captured_words: Addresses
 
-    def shown(self, findings: Sequence[MemoryFinding], first: int) -> Iterator[MemoryFinding]:
-        """Yield findings with their labels, and the nodes counted from this number on."""
+    def shown(self, findings: Sequence[MemoryFinding], first: int, inside: bool) -> Iterator[MemoryFinding]:
+        """Yield findings with their labels, and the nodes counted from this number on.
+
+        Those inside the body of a loop or a branch have the number of that.
+        """
         captured = self.captured
         labels = if_in_order(captured.labels, self.contents[1], captured.backend) if findings else ()
         for each in findings:
@@ -123,28 +126,44 @@ class _Segment(NamedTuple):
                 yield each
                 continue
             names = [name for name, start, stop, *_ in labels if start <= each.node < stop]
-            yield each._replace(node=first + each.node, label=names[-1] if names else "")
+            node = first if inside else first + each.node
+            yield each._replace(node=node, label=names[-1] if names else "")
 
 
 def _examined(runner: Runner, retained: Iterable[object]) -> MemoryCheck:
-    parts = [each if isinstance(each, EagerPart) else _segment(each) for each in runner.parts]
-    segments = [each for each in parts if isinstance(each, _Segment)]
-    kept = [*retained, *(each for part in parts if isinstance(part, EagerPart) for each in part.held)]
+    parts = [*_numbered(runner.parts)]
+    segments = [each for each, *_ in parts if isinstance(each, _Segment)]
+    kept = [*retained, *(each for part, *_ in parts if isinstance(part, EagerPart) for each in part.held)]
     pointers = [each for segment in segments for each in segment.found.pointers]
     before = [each for segment in segments for each in segment.captured_words.pointers]
     sure = sum(each.sure for each in pointers)
     places = _Places(runner, [each for segment in segments for each in segment.found.own], kept)
-    findings, first = list[MemoryFinding](), 0
-    for part in parts:
-        if isinstance(part, EagerPart):
-            first += 1
-        else:
-            findings += part.shown([*places.looked_up(part.found.pointers)], first)
-            first += len(part.contents[0])
+    findings = list[MemoryFinding]()
+    for part, first, inside in parts:
+        if isinstance(part, _Segment):
+            findings += part.shown([*places.looked_up(part.found.pointers)], first, inside)
     findings += places.gone_without_a_word([*pointers, *before])
     findings.sort(key=lambda each: each.verdict not in WRONG)
     notes = tuple(_notes(sum(each.found.unread for each in segments), len(pointers) - sure))
     return MemoryCheck(runner.home.backend, runner.home.device, sure, tuple(findings), notes)
+
+
+def _numbered(
+    parts: Iterable[Runner | EagerPart], first: int = 0, inside: bool = False
+) -> Iterator[tuple[_Segment | EagerPart, int, bool]]:
+    """Yield segments and what is between them, each with its number, and whether it is inside of that."""
+    for part in parts:
+        if isinstance(part, EagerPart):
+            yield part, first, inside
+            for body in part.bodies if isinstance(part, ConditionalPart) else ():
+                yield from _numbered(body, first, True)
+            count = 1
+        else:
+            segment = _segment(part)
+            yield segment, first, inside
+            count = len(segment.contents[0])
+        if not inside:
+            first += count
 
 
 def _segment(runner: Runner) -> _Segment:
@@ -348,6 +367,12 @@ def _extents(obj: object) -> list[range]:
         with suppress(Exception):
             found += filter(None, [range(*(extent(each) or (0, 0)))])
     return found
+
+
+def _used(pointer: Pointer) -> range:
+    """Return the memory that a node is known to use by an address: of a kernel, its first byte alone."""
+    node, start = pointer.node, pointer.address
+    return range(start, start + (node.nbytes or 1 if node.kind in ("memcpy", "memset") else 1))
 
 
 def _overlap(x: range, y: range) -> bool:

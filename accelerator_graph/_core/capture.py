@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .._interpreter import Site
     from ..backends.base import Recorder
     from ..errors import Reason
+    from .replay import Runner
 
 Part = TypeVar("Part")
 
@@ -113,6 +114,9 @@ class Capture:
         "stream",
         "thread",
     )
+
+    makes: Callable[[Captured, bool, Stream, Lease], Runner] | None = None
+    """Makes what replays the graph, once it is captured, if that is not an ordinary runner."""
 
     def __init__(self, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
         self.place = place

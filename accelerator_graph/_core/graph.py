@@ -299,7 +299,8 @@ class BaseGraph:
         keep = self._keeps != "executable"
         kept = False
         try:
-            self._runner = runner = Runner(capture.end(), keep, capture.place.hold, capture.lease)
+            make = capture.makes or Runner
+            self._runner = runner = make(capture.end(), keep, capture.place.hold, capture.lease)
             runner.beside = capture.stream is not self._home
             runner.retained = (*capture.retained, *(self._retained or ()))
             own = self._keep_observations(capture) if capture.observations or self._observers else 0
@@ -337,7 +338,12 @@ class BaseGraph:
     _where = staticmethod(where)
 
     def _begin(
-        self, place: Where, pool: pools.PoolId | None, mode: CaptureMode, guard: object = None
+        self,
+        place: Where,
+        pool: pools.PoolId | None,
+        mode: CaptureMode,
+        guard: object = None,
+        kind: Callable[[Where, pools.PoolId | None, CaptureMode], Capture] = Capture,
     ) -> None:
         """Begin a capture, in a state that allows it. If this raises, nothing has begun.
 
@@ -351,11 +357,13 @@ class BaseGraph:
             One of `MODES`.
         guard : object
             Abandons the capture if the end of its ``with`` block is skipped.
+        kind : callable
+            Makes it.
         """
         try:
             if ownership.due:
                 ownership.drain()
-            capture = self._capture = Capture(place, pool, mode)
+            capture = self._capture = kind(place, pool, mode)
             capture.guard = guard
             if self._observers or observers.ambient.get():
                 self._observe(capture)

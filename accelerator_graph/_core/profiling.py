@@ -184,17 +184,6 @@ class Measured(NamedTuple):
     """Of the nodes that the vendor's profiler has seen, by replay."""
 
 
-class Parts(NamedTuple):
-    """The times of the replays of a graph with breaks."""
-
-    times: list[float]
-    """Of all of it, in microseconds."""
-    spans: list[list[Span]]
-    """By replay: when each segment and each call began and ended on the stream."""
-    on_host: list[list[float]]
-    """By replay: how long the host took for each, in microseconds."""
-
-
 def checked(replays: int, state: Iterable[object] | None, kernels: bool) -> tuple[int, list[object], bool]:
     """Return the arguments of `Graph.profile`; raise TypeError or ValueError for wrong ones."""
     replays = integer(replays, "profile: replays")
@@ -224,8 +213,12 @@ def measure(
 
 def measure_parts(
     runner: Runner, replays: int, state: Sequence[object], live: Mapping[str, object]
-) -> tuple[Stream, Parts]:
-    """Time a graph with breaks, and its parts, where its replays go; return that stream and the times."""
+) -> tuple[Stream, list[float], list[list[Span]], list[list[float]]]:
+    """Time a graph with breaks where its replays go.
+
+    Returns that stream, the times of the replays, and by replay the span of each segment and each call on the
+    stream, and how long the host took for it.
+    """
     stream = runner.destination().held()
     check_timing(stream, state)
     runs: list[list[tuple[Event, int]]] = []
@@ -241,7 +234,7 @@ def measure_parts(
     timed = runs[-replays:]
     ends = [[run[0][0].elapsed_time(event) * 1000 for event, _ in run] for run in timed]
     clock = [[(later - sooner) / 1000 for (_, sooner), (_, later) in pairwise(run)] for run in timed]
-    return stream, Parts(times, [[*pairwise(run)] for run in ends], clock)
+    return stream, times, [[*pairwise(run)] for run in ends], clock
 
 
 def replay_times(

@@ -6,7 +6,7 @@ all of them launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
@@ -400,6 +400,41 @@ class EagerPart:
     def nbytes(self) -> int | None:
         """How large the arrays are that it has made and returned in the capture, if that is known."""
         return None
+
+
+class ConditionalPart(EagerPart):
+    """A loop or a branch between two segments, whose flag the host reads."""
+
+    __slots__ = ("bodies", "kind")
+
+    kind: Literal["while", "if"]
+    bodies: tuple[Sequence[Runner | EagerPart], ...]
+    """What the bodies do, in order."""
+
+    @property
+    def nbytes(self) -> int:
+        """Nothing of its own: calls in the bodies count for themselves."""
+        return 0
+
+
+def segments_in(parts: Iterable[Runner | EagerPart]) -> Iterator[Runner]:
+    """Yield the segments, those in the bodies of loops and branches as well."""
+    for each in parts:
+        if isinstance(each, Runner):
+            yield each
+        elif isinstance(each, ConditionalPart):
+            for body in each.bodies:
+                yield from segments_in(body)
+
+
+def calls_in(parts: Iterable[Runner | EagerPart]) -> Iterator[EagerPart]:
+    """Yield the eager calls, those in the bodies of loops and branches as well."""
+    for each in parts:
+        if isinstance(each, ConditionalPart):
+            for body in each.bodies:
+                yield from calls_in(body)
+        elif isinstance(each, EagerPart):
+            yield each
 
 
 class Runner:

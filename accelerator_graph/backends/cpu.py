@@ -130,6 +130,12 @@ class CpuBackend(HasCaptures, TimesGraphs, MarksProgress, RecordsReplays, Change
         target = memory_of(dst, source.nbytes, writable=True, device=False)
         self._enqueue(stream, "copy", "memcpy", (copy, (target, source), {}, caller()))
 
+    def read(self, stream: Stream, src: Any, nbytes: int) -> bytes:
+        """Wait for the stream's work, and read host memory."""
+        memory = memory_of(src, nbytes, writable=False, device=False)
+        self.synchronize(stream)
+        return ctypes.string_at(memory.address, nbytes)
+
     def launch(self, stream: Stream, work: Callable[..., object], /, *args: Any, **how: Any) -> None:
         """Call ``work(*args, **how)`` on the stream's thread."""
         code = work.__code__ if type(work) is FunctionType else None

@@ -242,6 +242,19 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         what = kernel, *shape, stream, arguments.pointer, 0
         driver.within(driver.place_of(stream), driver.call, driver.names.launch_kernel, *what)
 
+    def read(self, stream: Any, src: Any, nbytes: int) -> bytes:
+        """Copy to pinned memory, and wait. Each reading that is under way has some of its own."""
+        blocks = self.driver.pinned
+        size, address = blocks.pop() if blocks else (0, 0)
+        if size < nbytes:
+            size, address = nbytes, DriverBackend.host_memory(self, stream, nbytes)
+        try:
+            self.copy(stream, address, src, nbytes)
+            self.synchronize(stream)
+            return ctypes.string_at(address, nbytes)
+        finally:
+            blocks.append((size, address))
+
     def host_memory(self, stream: Any, nbytes: int) -> int:
         """Return the address of pinned memory that all devices can write."""
         driver = self.driver

@@ -125,6 +125,17 @@ class Enqueues(Backend, capability=Capability.ENQUEUE):
         Raises like `fill`, also for unknown keywords and objects that can't be arguments of a kernel.
         """
 
+    def read(self, stream: Any, src: Any, nbytes: int) -> bytes:
+        """Return the first bytes of memory once all work on the stream is done. It is not capturing.
+
+        Called at every test of a loop or a branch by the host, so it matters how long it takes. The default
+        copies into memory of the host and synchronizes, for backends whose `copy` takes such memory.
+        """
+        found = bytearray(nbytes)
+        self.copy(stream, found, src, nbytes)
+        self.synchronize(stream)
+        return bytes(found)
+
 
 class MarksProgress(Enqueues, capability=Capability.PROGRESS):
     """Graphs can write memory of the host, so that it sees how far a replay has come."""

@@ -25,12 +25,14 @@ def describe(graph: BaseGraph) -> GraphDescription:
     """Return what is in a graph."""
     graph._kept("describe()")
     runner = graph._runner_for("describe()")
-    found = [each if isinstance(each, replay.EagerPart) else _described(each) for each in runner.parts]
-    return (
-        found[0]
-        if len(found) == 1 and isinstance(found[0], GraphDescription)
-        else _joined(found, runner.labels)
-    )
+    match runner.parts:
+        case [replay.Runner() as whole]:
+            return _described(whole)
+        case parts:
+            segment = _described(next(replay.segments_in(parts)))
+            nodes, edges = _joined(parts)
+            labels = tuple(map(Label._make, runner.labels))
+            return segment._replace(nodes=tuple(nodes), edges=tuple(edges), labels=labels)
 
 
 def _described(runner: replay.Runner) -> GraphDescription:
@@ -51,32 +53,39 @@ def _described(runner: replay.Runner) -> GraphDescription:
     )
 
 
-def _joined(
-    parts: Sequence[GraphDescription | replay.EagerPart], labels: Iterable[tuple[str, int, int, str, int]]
-) -> GraphDescription:
-    """Return the description of a graph with breaks: its segments, and a node for each call between them."""
+def _joined(parts: Iterable[replay.Runner | replay.EagerPart]) -> tuple[list[GraphNode], list[GraphEdge]]:
+    """Return what is in a graph of segments: their nodes, and one for each call, loop and branch between."""
     nodes: list[GraphNode] = []
     edges: list[GraphEdge] = []
     ends: list[int] = []
     for part in parts:
         first = len(nodes)
-        if isinstance(part, GraphDescription):
-            whole = part
-            inner = {edge.target for edge in part.edges}
-            nodes += [node._replace(id=first + node.id) for node in part.nodes]
+        if isinstance(part, replay.Runner):
+            segment = _described(part)
+            inner = {edge.target for edge in segment.edges}
+            nodes += [node._replace(id=first + node.id) for node in segment.nodes]
             edges += [
-                edge._replace(source=first + edge.source, target=first + edge.target) for edge in part.edges
+                edge._replace(source=first + edge.source, target=first + edge.target)
+                for edge in segment.edges
             ]
-            begins = [first + node.id for node in part.nodes if node.id not in inner]
-            outer = {edge.source for edge in part.edges}
-            last = [first + node.id for node in part.nodes if node.id not in outer]
+            begins = [first + node.id for node in segment.nodes if node.id not in inner]
+            outer = {edge.source for edge in segment.edges}
+            last = [first + node.id for node in segment.nodes if node.id not in outer]
         else:
-            nodes.append(GraphNode(first, "eager", part.name, file=part.file, line=part.line))
+            nodes.append(_between(first, part))
             begins = last = [first]
         edges += [GraphEdge(source, target) for target in begins for source in ends]
         ends = last
     edges.sort(key=lambda edge: (edge.target, edge.source))
-    return whole._replace(nodes=tuple(nodes), edges=tuple(edges), labels=tuple(map(Label._make, labels)))
+    return nodes, edges
+
+
+def _between(number: int, part: replay.EagerPart) -> GraphNode:
+    """Return the node of a call, a loop or a branch between segments."""
+    if not isinstance(part, replay.ConditionalPart):
+        return GraphNode(number, "eager", part.name, file=part.file, line=part.line)
+    bodies = tuple(_joined(body) for body in part.bodies)
+    return GraphNode(number, "conditional", part.kind, file=part.file, line=part.line, bodies=bodies)
 
 
 def _with_origins(
@@ -119,7 +128,7 @@ def _profile_of_parts(
         raise UnsupportedError(
             "profile(kernels=True): a graph with breaks can't be copied; use the vendor's own profiler."
         )
-    stream, (times, spans, on_host) = profiling.measure_parts(runner, replays, state, live)
+    stream, times, spans, on_host = profiling.measure_parts(runner, replays, state, live)
     parts: list[tuple[str, int | None, str, int]] = []
     for each in runner.parts:
         if isinstance(each, replay.EagerPart):
@@ -194,7 +203,7 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
     if key not in pools:
         pools[key] = _pool(runner, key)
     pool = pools[key]
-    parts = [each for each in runner.parts if isinstance(each, replay.Runner)]
+    parts = [*replay.segments_in(runner.parts)]
     touched = [_touched(each, pool) for each in parts]
     segments = None if None in touched else tuple(sorted({at for each in touched if each for at in each}))
     try:
@@ -212,7 +221,7 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
         _sum_of_touched(runner, pool, segments),
         segments,
         pool,
-        _results([each for each in runner.parts if isinstance(each, replay.EagerPart)]),
+        _results([*replay.calls_in(runner.parts)]),
     )
 
 

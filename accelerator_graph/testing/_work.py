@@ -57,6 +57,13 @@ class Work(ABC):
         It must not wait for work itself, since that would hide a `synchronize` that does not wait.
         """
 
+    def flag(self, cell: Any) -> tuple[Any, str]:
+        """Return a cell as `while_` takes it: memory that `Stream.copy` accepts, and the name of its type.
+
+        The default is the cell and ``"uint32"``.
+        """
+        return cell, "uint32"
+
     def enqueue_slow(self, stream: Stream, cell: Any, a: int, b: int) -> None:
         """Like `enqueue`, but wait a millisecond or more between reading and writing the cell.
 

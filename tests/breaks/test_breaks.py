@@ -1,13 +1,19 @@
 """Captures with breaks on the cpu backend: arguments, results, labels, refusals, interrupts."""
 
+import ast
+import builtins
 import gc
 import json
+import os
 import random
+import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +24,8 @@ from accelerator_graph._core import capture_table
 from accelerator_graph.diagnosis.ranks import RankRecord, compare
 from accelerator_graph.inspection.progress import markers_of
 from core.test_interrupts import Interrupter, sample
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "breaks.md"
 
 
 @pytest.fixture
@@ -504,6 +512,102 @@ def test_ranks_are_compared_by_the_collectives_of_segments_and_calls(stream):
     assert "1 eager node" in notes[0]
     differences, _ = compare({0: records[0], 3: records[3]}, [0, 3], strict=False)
     assert "collective 1 is all_reduce of 4 float32" in differences[0]
+
+
+@pytest.mark.promise("breaks-cost")
+def test_a_break_needs_as_few_lines_as_the_guide_says(stream):
+    x, package = np.zeros(8), os.path.dirname(ag.__file__)
+    bodies = {
+        "`graph_break()`": ag.graph_break,
+        "an eager call that returns nothing new": lambda: ag.eager(int)(),
+        "one that returns a new array": lambda: ag.eager(np.copy)(x),
+        "one with a list of two arrays": lambda: ag.eager(len)([x, x]),
+    }
+    table = [row for row in GUIDE.read_text(encoding="utf-8").splitlines() if row.startswith("| ")]
+
+    def counted(body, breaks):
+        found, graph = Counter(), ag.Graph()
+        with ag.graph(graph, breaks=True):
+            for _ in range(breaks):
+                launch(int)
+                body()
+            launch(int)
+        graph.replay(), graph.replay()
+
+        def trace(frame, event, _):
+            file = os.path.relpath(frame.f_code.co_filename, package)
+            if not file.startswith(("..", "backends")):
+                found[event] += 1
+                return trace
+            return None
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            graph.replay()
+        finally:
+            sys.settrace(before)
+        return found
+
+    for name, body in bodies.items():
+        one, eleven = counted(body, 1), counted(body, 11)
+        (row,) = [row for row in table if row.startswith(f"| {name}")]
+        said = [int(cell) for cell in row.split("|")[-3:-1]]
+        # a comprehension is a call before Python 3.12
+        assert (eleven["call"] - one["call"]) / 10 <= said[0], name
+        assert (eleven["line"] - one["line"]) / 10 <= said[1], name
+
+
+def test_the_guide_has_the_messages_as_they_are():
+    guide = GUIDE.read_text(encoding="utf-8").partition("### What the errors mean")[2]
+    rows = [row.split(" | ") for row in guide.partition("##")[0].splitlines() if row.startswith("| ")][2:]
+    package = Path(ag.__file__).parent
+    said = "".join(
+        node.value
+        for path in (*package.glob("*.py"), *package.glob("*/*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    assert len(rows) == 14
+    for message, kind, _ in rows:
+        for part in message.removeprefix("| ").split(', with the note "'):
+            assert part.strip('"') in said, part
+        assert issubclass(getattr(ag, kind.strip("`"), None) or getattr(builtins, kind.strip("`")), Exception)
+
+
+@pytest.mark.promise("breaks-verify-and-diagnose")
+def test_verify_and_diagnose_take_graphs_with_breaks(stream):
+    x, y, between, calls = np.arange(4.0), np.zeros(4), np.zeros(4), []
+
+    def reference(x):
+        new = np.zeros(4)
+        launch(np.add, x, 1, new)
+        stream.synchronize()
+        return new / new.max() * 10
+
+    def captured(call, end=lambda: None, **how):
+        graph = ag.Graph(stream=stream, **how)
+        with ag.graph(graph, breaks=True):
+            launch(np.add, x, 1, between)
+            launch(np.multiply, call(between), 10, y)
+            end()
+        return graph
+
+    def counting(values):
+        calls.append(1)
+        return values / values.max() + len(calls)
+
+    right, wrong = captured(ag.eager(lambda v: v / v.max())), captured(ag.eager(counting))
+    live = captured(lambda v: ag.eager(lambda v, _: v)(v, ag.live("step", [1])))
+    assert ag.verify(right, x, outputs=y, reference=reference).verdict == "right"
+    with pytest.raises(ag.VerificationError):
+        ag.verify(wrong, x, outputs=y, reference=reference)
+    with pytest.raises(ag.GraphStateError, match="no 'step' was given"):
+        ag.verify(live, x, outputs=y, reference=reference)
+    captured(ag.eager(lambda v: v / v.max()), observe=ag.diagnose()).replay()
+    with pytest.raises(ag.CaptureError, match=r"Stream.synchronize waits for work") as raised:
+        captured(ag.eager(np.copy), stream.synchronize, observe=ag.diagnose())
+    assert raised.value.calls[0].line
 
 
 def test_what_can_not_be_marked():

@@ -1,5 +1,6 @@
 """Captures with breaks of torch's work on a GPU, against eager runs."""
 
+import random
 import statistics
 import time
 
@@ -131,6 +132,131 @@ def test_gradients_through_a_break_are_refused():
         ag.eager(lambda loss: loss.item())  # marked, and not called
         call(loss.detach())
     graph.replay()
+
+
+@pytest.mark.promise("breaks-refuse-used-live-objects")
+def test_a_tensor_that_captured_work_copies_can_not_be_live():
+    x, y, graph = torch.ones(64, device="cuda"), torch.ones(64, device="cuda"), ag.Graph()
+    call = ag.eager(lambda t: None)
+
+    def capture(given):
+        with ag.graph(graph, breaks=True):
+            y.copy_(x)
+            call(ag.live("given", given))
+            y.add_(1)
+
+    for given in (x, x[8:], [x.view(8, 8)], y[63:]):
+        with pytest.raises(
+            ag.CaptureError, match=r"'given' \(node 0 there, .*, has its address, in segment 1"
+        ):
+            capture(given)
+        assert graph.state == "empty"
+    capture(torch.ones(64, device="cuda"))
+    graph.replay(live={"given": x})
+
+
+@pytest.mark.parametrize("behind", ["in a call", "in a segment"])
+def test_a_wait_for_an_event_of_torch_behind_a_break_is_not_dropped(behind):
+    """It is refused, or it holds: the side stream copies what the segment has written."""
+    side, event, graph = torch.cuda.Stream(), torch.cuda.Event(), ag.Graph()
+    x, out, big = (torch.randn(2048, 2048, device="cuda") / 45 for _ in range(3))
+
+    def copy(y):
+        side.wait_event(event)
+        with torch.cuda.stream(side):
+            out.copy_(y)
+
+    def body():
+        with ag.graph(graph, breaks=True):
+            y = x
+            for _ in range(30):
+                y = big @ y
+            event.record()
+            if behind == "in a call":
+                ag.eager(streams=[side])(copy)(y)
+            else:
+                ag.graph_break()
+                copy(y)
+                torch.cuda.current_stream().wait_stream(side)
+        return y
+
+    try:
+        y = body()
+    except RuntimeError as error:
+        print(f"{behind}: {type(error).__name__}: {error} {getattr(error, '__notes__', '')}")
+        assert graph.state == "empty"
+        return
+    for value in (2.0, 3.0):
+        x.fill_(value)
+        torch.cuda.synchronize()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(out, y)
+
+
+def test_a_profile_and_the_memory_have_segments_and_calls():
+    step, graph = Step(ag.eager(attention)), ag.Graph()
+    with ag.graph(graph, breaks=True):
+        step()
+    profile = graph.profile(5, state=[step.x])
+    print(profile)
+    assert [each.is_call for each in profile.parts] == [False, True, False]
+    assert min(each.time for each in profile.parts) > 0
+    assert profile.parts[1].host > 1
+    memory = graph.memory()
+    print(memory)
+    assert memory.results.nbytes == step.out.nbytes
+
+
+class Program:
+    """Random work on a few tensors, with breaks in random places and temporary tensors across them."""
+
+    def __init__(self, seed):
+        draw = random.Random(seed)
+        generator = torch.Generator("cuda").manual_seed(seed)
+        self.tensors = torch.randint(0, 97, (4, 256, 64), device="cuda", generator=generator).double()
+        kinds = ["work", "break", "returned", "written", "across", "read"]
+        self.steps = [
+            (draw.choice(kinds), *(draw.randrange(4) for _ in range(3)), draw.randrange(2, 9))
+            for _ in range(draw.randrange(4, 12))
+        ]
+
+    def run(self):
+        t, kept = self.tensors, None
+        for kind, x, y, z, number in self.steps:
+            new = (t[x] * number + t[y]) % 97
+            if kind == "break":
+                ag.graph_break()
+            elif kind == "returned":
+                new = ag.eager(lambda new, number: (new * number + 1) % 89)(new, number)
+            elif kind == "written":
+                out = torch.empty_like(new)
+                ag.eager(lambda new, out: torch.remainder(new * 5, 83, out=out) is None)(new, out)
+                new = out
+            elif kind == "across":  # lives over the breaks that follow
+                kept, new = new, new if kept is None else new + kept
+            elif kind == "read":
+                new = ag.eager(lambda new: new % (int(new.max().item()) + 1))(new)
+            t[z].copy_(new)
+        if kept is not None:
+            t[0].add_(kept).remainder_(97)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_with_free_memory_of_the_pool_filled(seed):
+    model, program, pool = Program(seed), Program(seed), ag.graph_pool_handle()
+    graph, filler = ag.Graph(pool=pool), ag.Graph(pool=pool)
+    with ag.graph(graph, breaks=True):
+        program.run()
+    with ag.graph(filler):
+        junk = [torch.full((n << 10,), float("nan"), device="cuda") for n in (1, 16, 32, 128, 128, 512) * 4]
+        del junk
+    for _ in range(4):
+        model.run()
+        torch.cuda.synchronize()
+        assert torch.equal(program.tensors, model.tensors)
+        filler.replay()
+        graph.replay()
 
 
 def test_a_break_costs_little():

@@ -1,4 +1,4 @@
-"""What holds for every example, and the two that run on the cpu backend."""
+"""What holds for every example, and those that run on the cpu backend."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ NEEDS = {
     "graph_per_gpu": ("torch",),
     "heat_equation": ("numpy",),
     "particles": ("cupy",),
+    "ragged_attention": ("numpy",),
     "three_frameworks": ("cupy", "torch"),
     "training_step": ("torch",),
 }
 SMALL = {
     "conjugate_gradient": ("--backend", "cpu", "--size", "12"),
     "heat_equation": ("--backend", "cpu", "--size", "16", "--frames", "3"),
+    "ragged_attention": ("--backend", "cpu", "--size", "16"),
 }
+PICTURES = ("conjugate_gradient", "heat_equation")
 BLOCKED = """
 import runpy, sys
 _, module, *sys.argv = sys.argv
@@ -89,7 +92,7 @@ def test_wrong_results_are_seen(
     assert "DIFFERENT" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", PICTURES)
 def test_it_draws_a_picture(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.svg"
@@ -99,7 +102,7 @@ def test_it_draws_a_picture(name: str, tmp_path: Path) -> None:
     assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", PICTURES)
 def test_without_matplotlib_there_is_no_picture_and_nothing_runs(name: str, tmp_path: Path) -> None:
     pytest.importorskip("numpy")
     picture = tmp_path / "picture.svg"

@@ -18,6 +18,7 @@ NEEDS = {
     "graph_per_gpu": ("torch",),
     "heat_equation": ("cupy",),
     "particles": ("cupy",),
+    "ragged_attention": ("cupy",),
     "three_frameworks": ("cupy", "torch", "triton"),
     "training_step": ("torch",),
 }

@@ -220,6 +220,8 @@ class Driver:
         The argument with which the runtime finds out itself between which memories it copies, if it has one.
     edge_data : tuple
         The argument of `Names.capture_after` that is for the data of edges, if the function has it.
+    pinned : list
+        The sizes and addresses of memory of the host that no reading uses now.
     graph_memory : tuple
         The attributes of memory that graphs use, and that is reserved for them.
     ask_current, ask_status, ask_capture, relaxed, wait : callable
@@ -247,6 +249,7 @@ class Driver:
         "launch_broke",
         "launch_failed",
         "name",
+        "pinned",
         "pointer_type",
         "relaxed",
         "stream_type",
@@ -276,6 +279,7 @@ class Driver:
         self.copy_kind: tuple[Any, ...] = ()
         self.edge_data: tuple[Any, ...] = ()
         self.graph_memory: tuple[Any, Any] = 0, 2
+        self.pinned: list[tuple[int, int]] = []
         self._ending: dict[int, Handle] = {}
         names = self.names
         # made once, since every bound launch holds them

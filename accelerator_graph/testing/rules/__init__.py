@@ -8,6 +8,7 @@ with showing_values(__name__, f"{__name__.rpartition('.')[0]}._case"):
     from .backend import BackendRules, ProcessRules
     from .breaks import BreakRules
     from .capture import BeginRules, CaptureRules
+    from .control import ControlRules
     from .events import EventRules, ExternalEventRules, ForkRules, WaitingRules
     from .failures import FailureRules
     from .inspection import DumpRules, LabelRules, NodeRules
@@ -54,6 +55,7 @@ class AllRules(
     ProcessRules,
     ReplayRules,
     BreakRules,
+    ControlRules,
     UpdateRules,
     NodeChangeRules,
     PoolRules,

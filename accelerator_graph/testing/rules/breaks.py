@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import accelerator_graph as ag
@@ -182,6 +183,105 @@ class BreakRules(Case):
         stream.synchronize()
         assert seen == [0, 1, 2]
         assert self.read(cell) == applied(6)
+
+    @needs(Capability.ENQUEUE)
+    def test_breaks_keep_the_arguments_of_calls(self) -> None:
+        """A call reads in each replay what it got in the capture, whatever the program has dropped since."""
+        stream, cell, seen = self.stream(), self.cell(), list[bytes]()
+        cache = {"given": self.used.buffer(8)}
+        stream.fill(cache["given"], 5)
+
+        @ag.eager
+        def call(cache: dict[str, Any]) -> None:
+            seen.append(self.bytes_of(cache["given"]))
+
+        graph = self.broken(cell, lambda: call(cache), stream)
+        cache["given"] = self.used.buffer(8)  # as the capture of another size may do
+        self.collect()
+        others = [self.used.buffer(8) for _ in range(32)]
+        for each in (cache["given"], *others):
+            stream.fill(each, 9)
+        graph.replay()
+        assert seen == [bytes([5] * 8)] * 2
+
+    def test_breaks_bear_graphs_that_die_in_the_body(self) -> None:
+        """Graphs that die in a segment or in an eager call, by their last reference, disturb nothing."""
+        stream, cell, other = self.stream(), self.cell(), self.cell()
+        dying = [self.captured(stream, other) for _ in range(3)]
+        for each in dying:
+            each.replay()
+        graph = self.graph(stream)
+        del each
+        with ag.graph(graph, breaks=True):
+            self.enqueue(stream, cell)
+            dying.pop()
+            self.stream()  # an ordinary call, which destroys what is due
+            self.enqueue(stream, cell)
+            ag.eager(dying.clear)()
+            self.enqueue(stream, cell)
+        graph.replay()
+        assert self.read(cell) == applied(6)
+        assert self.read(other) == applied(3)
+
+    def test_breaks_in_random_bodies(self) -> None:
+        """Random bodies do in the capture and in each replay what they do without a graph."""
+        kinds = ["work", "work", "slow", "break", "enqueued", "seen"]
+        if Capability.EVENTS in self.backend.capabilities(0):
+            kinds.append("fork")
+        for seed in range(12):
+            draw = Random(seed)
+            steps = [("work", 0, 1)]
+            for _ in range(draw.randrange(3, 14)):
+                steps.insert(
+                    draw.randrange(len(steps) + 1),
+                    (draw.choice(kinds), draw.randrange(3), draw.randrange(1, 9)),
+                )
+            self._check_random_body(steps, draw)
+
+    def _check_random_body(self, steps: list[tuple[str, int, int]], draw: Random) -> None:
+        stream, other, side = self.stream(), self.stream(), self.stream()
+        cells, beside, seen = [self.cell() for _ in range(3)], self.cell(), list[int]()
+        want, wanted = [0, 0, 0], list[int]()
+
+        @ag.eager
+        def enqueued(cell: Any, number: int) -> None:
+            self.enqueue(ag.current_stream(), cell, A, number)
+
+        @ag.eager
+        def look(cell: Any) -> None:
+            seen.append(self.read(cell))
+
+        def body() -> None:
+            for kind, i, number in steps:
+                if kind == "break":
+                    ag.graph_break()
+                elif kind == "enqueued":
+                    enqueued(cells[i], number)
+                elif kind == "seen":
+                    look(cells[i])
+                elif kind == "fork":
+                    side.wait(stream)
+                    self.enqueue_slow(side, cells[i], A, number)
+                    stream.wait(side)
+                else:
+                    (self.enqueue_slow if kind == "slow" else self.enqueue)(stream, cells[i], A, number)
+
+        graph = self.graph(stream)
+        with ag.graph(graph, breaks=True):
+            body()
+        between = self.captured(stream, beside, pool=graph.pool())
+        for run in range(4):
+            for kind, i, number in steps:
+                if kind == "seen":
+                    wanted.append(want[i])
+                elif kind != "break":
+                    want[i] = (want[i] * A + number) % 2**32
+            assert [self.read(each) for each in cells] == want, (run, steps)
+            assert seen == wanted, (run, steps)
+            between.replay()
+            if run < 3:
+                graph.replay(draw.choice((None, other)))
+        assert self.read(beside) == applied(4)
 
     @needs(Capability.ENQUEUE)
     def test_breaks_refuse_live_objects_that_work_uses(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import threading
 import time
@@ -18,11 +19,8 @@ from accelerator_graph.backends.recording import Capture
 from .._work import Work, live_instances
 
 
-class Cell:
+class Cell(ctypes.c_uint32):
     """An int."""
-
-    def __init__(self) -> None:
-        self.value = 0
 
 
 class Buffer(bytearray):

@@ -66,6 +66,15 @@ def copy(stream: Stream, dst: Any, src: Any, nbytes: int | None) -> Command | No
     return Command("memcpy", "", (source, target, begin, start, count), [dst, src])
 
 
+def read(stream: Stream, src: Any, nbytes: int) -> bytes:
+    """Return bytes of a buffer once the work on the queue is done."""
+    _, begin, count = region_of(src, nbytes, stream)
+    found = bytearray(count)
+    buffer = getattr(src, "base_data", src)
+    cl.enqueue_copy(stream.queue, found, buffer, src_offset=begin, is_blocking=True)
+    return bytes(found)
+
+
 def region_of(obj: Any, nbytes: int | None, stream: Stream) -> tuple[int, int, int]:
     """Return the handle, the offset and the bytes of a buffer, or of an array without gaps in one.
 

@@ -120,6 +120,12 @@ class OpenclBackend(HasCaptures, Enqueues, RecordsReplays):
 
         self._enqueue(stream, launch(stream, work, *args, **how))
 
+    def read(self, stream: Stream, src: Any, nbytes: int) -> bytes:
+        """Read a buffer, or an array in one, on the queue, and wait for that."""
+        from ._commands import read
+
+        return read(stream, src, nbytes)
+
     def _enqueue(self, stream: Stream, command: Command | None) -> None:
         if command is not None and not self.captures.record(stream, "launch", command):
             stream.enqueue(command)

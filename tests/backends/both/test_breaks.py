@@ -26,7 +26,7 @@ def test_memory_that_a_segment_uses_by_its_address_can_not_be_live(backend, bloc
             stream.fill(block.pointer + 512, 1, 8)
             ag.eager(lambda given: None)(ag.live("given", given))
 
-    for given in (Array(block.pointer + 512), [Array(block.pointer + 8)]):
+    for given in (Array(block.pointer + 512), [Array(block.pointer + 8)], Array(block.pointer + 519)):
         with pytest.raises(ag.CaptureError, match=r"'given' \(node 0 there, memset, has its address"):
             capture(given)
         assert graph.state == "empty"

@@ -28,6 +28,12 @@ class WaitsOnTheHost(CpuBackend):
         super().wait_event(stream, event)
 
 
+@caught_by("test_reading_waits_for_the_stream")
+class ReadsAtOnce(CpuBackend):
+    def read(self, stream: Any, src: Any, nbytes: int) -> bytes:
+        return bytes(memoryview(src).cast("B")[:nbytes])
+
+
 @caught_by("test_synchronize_holds_up_no_other_thread")
 class OneLock(CpuBackend):
     """One lock around all calls that touch streams."""

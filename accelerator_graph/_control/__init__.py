@@ -1,0 +1,1 @@
+"""Control flow in graphs: loops and branches whose flags the device computes."""

@@ -1,0 +1,178 @@
+"""The flag of a loop or a branch: one element in memory that captured work writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from .._arrays.arrays import array_type_of, on_device, on_host
+from .._arrays.placement import check_place, extent, works_on_host
+from .._core.current_stream import current_stream
+from ..backends.base import Capability, unsupported
+from ..backends.memory import elements_of
+from ..errors import CaptureError
+
+if TYPE_CHECKING:
+    from .._core.streams import Stream
+
+_SIZES = {"bool": 1} | {f"{sign}int{8 * size}": size for size in (1, 2, 4, 8) for sign in ("", "u")}
+"""The bytes of an element by the name of its type."""
+
+
+class Flag:
+    """One element, boolean or integer: true unless all its bytes are zero.
+
+    Parameters
+    ----------
+    obj : array, or tuple of memory and str
+        The array; or memory that `Stream.copy` accepts, such as an address, with the name of a type.
+    what : str
+        The call that it was given to, for messages.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is neither, or has another number of elements or another type.
+    """
+
+    __slots__ = ("memory", "nbytes", "obj", "what")
+
+    def __init__(self, obj: Any, what: str) -> None:
+        self.obj = obj
+        self.what = what
+        self.memory: Any
+        self.nbytes: int
+        """The bytes of the element."""
+        if isinstance(obj, tuple):
+            self.memory, self.nbytes = self._named(obj)
+            return
+        kind, itemsize, count = _element_of(obj)
+        if kind is None:
+            raise TypeError(
+                f"{what}: the flag must be an array of one element, or a tuple of memory and the name of its "
+                f"type, such as (address, 'int32'), not {obj!r}."
+            )
+        if kind not in "biu":
+            raise TypeError(
+                f"{what}: the flag must be boolean or an integer, not of type {obj.dtype}; compare it with "
+                "something on the device."
+            )
+        if count != 1:
+            raise ValueError(f"{what}: the flag must have one element, not {count}; reduce it on the device.")
+        span = extent(obj)
+        self.memory, self.nbytes = (obj if span is None else span[0]), itemsize
+
+    def _named(self, pair: tuple[Any, ...]) -> tuple[Any, int]:
+        if len(pair) != 2 or pair[1] not in _SIZES:
+            raise TypeError(
+                f"{self.what}: the flag as a tuple must be memory and the name of its type, one of "
+                f"{', '.join(_SIZES)}, not {pair!r}."
+            )
+        return pair[0], _SIZES[pair[1]]
+
+    def check_place(self, stream: Stream) -> None:
+        """Raise TypeError or ValueError if work on a stream can't write the flag."""
+        if not isinstance(self.obj, tuple) and array_type_of(self.obj) is not None:
+            check_place(self.obj, f"{self.what}: the flag", stream)
+
+    def now(self) -> bool:
+        """Return what it is once all work on the current stream is done, outside of a capture."""
+        stream = current_stream(required=False)
+        if stream is None:
+            if isinstance(self.obj, tuple):
+                raise TypeError(f"{self.what}: {self.obj!r} is read on the current stream; make one current.")
+            return bool(self.obj.item())
+        if stream._is_capturing():
+            raise CaptureError(
+                f"{self.what}: the current stream is being captured, and not by a Graph of this thread; "
+                "capture it with accelerator_graph.Graph, whose captures know loops and branches.",
+                reason="foreign_capture",
+            )
+        if not isinstance(self.obj, tuple) and hasattr(self.obj, "item"):  # in its own library's order
+            if works_on_host(stream):
+                stream.synchronize()
+            return bool(self.obj.item())
+        return self.read(stream)
+
+    def read(self, stream: Stream) -> bool:
+        """Return what it is once all work on a stream is done."""
+        if Capability.ENQUEUE not in stream._backend.capabilities(stream.device):
+            raise unsupported(stream._backend, Capability.ENQUEUE)
+        return any(stream._backend.read(stream._native, self.memory, self.nbytes))
+
+
+def _element_of(obj: Any) -> tuple[str | None, int, int]:
+    """Return the kind of an array's elements, as NumPy names it, their size, and their number."""
+    dtype, shape = getattr(obj, "dtype", None), getattr(obj, "shape", None)
+    if dtype is None or shape is None:
+        found = elements_of(obj)  # a buffer of Python
+        return (None, 0, 0) if found is None else (found[0][1], found[1], memoryview(obj).nbytes // found[1])
+    kind = getattr(dtype, "kind", None)
+    if kind is None:  # torch
+        real = getattr(dtype, "is_floating_point", True) or getattr(dtype, "is_complex", True)
+        kind = "f" if real else "i"
+    return kind, dtype.itemsize, prod(shape)
+
+
+# ---- what a body carries on ----------------------------------------------------------------------
+
+
+def check_carry(carry: Any, what: str) -> tuple[Any, ...]:
+    """Return the arrays that a body's results are copied into; raise TypeError if some can't be copied."""
+    found = tuple(carry) if isinstance(carry, Iterable) and not hasattr(carry, "shape") else (carry,)
+    for x in found:
+        array_type = array_type_of(x)
+        if array_type is None or array_type.kind == "place":
+            raise TypeError(f"{what}: carry must be arrays that can be copied, not {x!r}.")
+    return found
+
+
+def carry_on(stream: Stream | None, carry: tuple[Any, ...], results: Any, what: str) -> None:
+    """Copy what a body has returned into the arrays that it carries on, in the order of the stream.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It returned something else than arrays like these.
+    """
+    new = results if isinstance(results, tuple | list) else (results,)
+    if len(new) != len(carry):
+        raise ValueError(f"{what}: the body must return {len(carry)} arrays, as in carry, not {len(new)}.")
+    for i, (x, y) in enumerate(zip(carry, new, strict=True)):
+        if type(x) is not type(y) and array_type_of(y) is None:
+            raise TypeError(f"{what}: the body must return arrays, and result {i} is {y!r}.")
+        was, now = ((tuple(each.shape), each.dtype) for each in (x, y))
+        if was != now:
+            raise ValueError(
+                f"{what}: result {i} of the body has shape {now[0]} and type {now[1]}, and carry[{i}] has "
+                f"{was[0]} and {was[1]}; return arrays like those."
+            )
+    pairs = [pair for pair in zip(carry, new, strict=True) if pair[0] is not pair[1]]
+    if not pairs:
+        return
+    if stream is None:
+        _copy_all(pairs)
+    else:
+        (on_host if works_on_host(stream) else on_device)(stream, _copy_all, pairs)
+
+
+def _copy_all(pairs: list[tuple[Any, Any]]) -> None:
+    """Copy as if all copies were made at once: results may lie in the arrays that others go to."""
+    types: list[Any] = [array_type_of(target) for target, _ in pairs]
+    if len(pairs) > 1:
+        pairs = [
+            (x, array_type_of(y).copy(y) if _overlaps_any(y, pairs[:i]) else y)  # type: ignore[union-attr]
+            for i, (x, y) in enumerate(pairs)
+        ]
+    for (target, source), array_type in zip(pairs, types, strict=True):
+        if array_type.kind == "tensor":
+            target, source = target.detach(), source.detach()
+        array_type.assign(target, source)
+
+
+def _overlaps_any(source: Any, before: list[tuple[Any, Any]]) -> bool:
+    """Return True if an array may lie in one that is written before it is read."""
+    span = extent(source)
+    others = [extent(target) for target, _ in before]
+    return span is None or any(each is None or (each[0] < span[1] and span[0] < each[1]) for each in others)

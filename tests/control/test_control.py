@@ -1,0 +1,453 @@
+"""Loops and branches on the cpu backend: arguments, results, what captures make of them, refusals."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph._core import capture_table
+from core.test_interrupts import Interrupter, sample
+
+
+@pytest.fixture
+def stream():
+    with ag.Stream(backend="cpu") as stream:
+        yield stream
+        stream.synchronize()
+
+
+def launch(work, *args):
+    ag.current_stream().launch(work, *args)
+
+
+def countdown(flag, body=lambda: None, **how):
+    """Repeat a body as often as a flag says."""
+
+    def once():
+        body()
+        launch(np.subtract, flag, 1, flag)
+
+    return ag.while_(flag, once, **how)
+
+
+def with_g(graph):
+    return graph
+
+
+class ByHand:
+    def __init__(self, graph):
+        self.graph = graph
+
+    def __enter__(self):
+        self.graph.capture_begin()
+
+    def __exit__(self, *error):
+        self.graph.capture_end() if error[0] is None else self.graph.reset()
+
+
+WAYS = pytest.mark.parametrize("capture", [ag.graph, with_g, ByHand])
+
+
+@WAYS
+@pytest.mark.promise("control-in-any-capture")
+def test_every_way_to_capture_takes_loops(stream, capture):
+    n, x, y = np.zeros(1, "i4"), np.zeros(1), np.zeros(1)
+    graph = ag.Graph()
+    with capture(graph):
+        launch(np.add, x, 1, x)
+        loop = countdown(n, lambda: launch(np.add, y, x, y))
+        launch(np.multiply, y, 10, y)
+    stream.synchronize()
+    assert (x[0], y[0], loop.count) == (0, 0, 0)
+    for times in (3, 0, 1):
+        x[0] = y[0] = 0
+        n[0] = times
+        graph.replay()
+        stream.synchronize()
+        assert (x[0], y[0], n[0], loop.count) == (1, 10 * times, 0, times)
+
+
+@pytest.mark.promise("control-nothing-runs")
+def test_nothing_runs_in_a_capture_and_a_body_is_called_once(stream):
+    flag, calls = np.ones(1, bool), []
+    with ag.Graph() as graph:
+        ag.while_(flag, lambda: (calls.append(1), launch(flag.fill, False)))
+        ag.cond(flag, lambda: calls.append("then"), lambda: calls.append("otherwise"))
+    assert calls == [1, "then", "otherwise"]
+    graph.replay(), graph.replay()
+    stream.synchronize()
+    assert not flag[0]
+    assert calls == [1, "then", "otherwise"]
+
+
+def solver(x, b, residual, going, carry):
+    """Newton's square root, until the residual is small: what `carry` is for."""
+
+    def step(x):
+        new = np.empty_like(x)
+        launch(lambda: np.copyto(new, (x + b / x) / 2))
+        launch(lambda: np.copyto(residual, abs(new * new - b)))
+        launch(lambda: np.copyto(going, residual.max() > 1e-9))
+        return new
+
+    return ag.while_(going, step, carry, limit=100)
+
+
+@pytest.mark.promise("control-carry")
+def test_a_solver_stops_by_itself_and_carries_its_solution(stream):
+    x, b, residual, going = np.ones(4), np.ones(4), np.ones(4), np.ones((), bool)
+    with ag.Graph() as graph:
+        loop = solver(x, b, residual, going, (x,))
+    counts = []
+    for start in (1.0, 2.0, 3.0, 1000.0):
+        found = []
+        for run in (graph.replay, lambda: solver(x, b, residual, going, x)):
+            x[...], b[...], going[...] = start, start, True
+            result = run()
+            stream.synchronize()
+            found.append((x.tolist(), (result or loop).count))
+        assert found[0] == found[1]
+        assert np.allclose(np.array(found[0][0]) ** 2, start)
+        counts.append(loop.count)
+    assert counts[0] == 1
+    assert counts == sorted(counts)
+    assert counts[-1] < 20
+
+
+@pytest.mark.promise("control-carry")
+def test_carried_arrays_are_copied_as_if_at_once(stream):
+    a, b, n = np.array([1.0]), np.array([2.0]), np.zeros(1, "u1")
+    with ag.Graph() as graph:
+        ag.while_(n, lambda a, b: (launch(np.subtract, n, 1, n), (b, a))[1], (a, b))
+    for times in (3, 2):
+        n[0] = times
+        graph.replay()
+    stream.synchronize()
+    assert (a[0], b[0]) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_an_inner_loop_begins_in_the_second_run_of_the_outer_one(stream, breaks):
+    outer, inner, log = np.full(1, 3), np.zeros(1, "i8"), []
+
+    def body():
+        countdown(inner, lambda: launch(log.append, "inner"))
+        launch(log.append, "outer")
+        launch(inner.fill, 2)
+
+    graph = ag.Graph()
+    with ag.graph(graph, breaks=breaks):
+        countdown(outer, body)
+    want = ["outer", *["inner"] * 2, "outer", *["inner"] * 2, "outer"]
+    stream.synchronize()
+    assert log == (want if breaks else [])
+    for _ in range(2):
+        outer[0], inner[0] = 3, 0
+        log.clear()
+        graph.replay()
+        stream.synchronize()
+        assert log == want
+
+
+@pytest.mark.promise("control-check-every")
+def test_a_flag_that_is_read_seldom_is_found_false_late(stream):
+    log, flag = [], np.ones(1, bool)
+
+    def step():
+        launch(lambda: (log.append(1), flag.fill(len(log) < 4)))
+
+    with ag.Graph() as graph:
+        loop = ag.while_(flag, step, check_every=3, limit=5)
+    for flags, runs in ((4, 5), (0, 3)):
+        log[:] = [] if flags else [1] * 10
+        before = len(log)
+        flag[0] = True
+        graph.replay()
+        stream.synchronize()
+        assert len(log) - before == runs == loop.count
+    log.clear()
+    flag[0] = True
+    assert ag.while_(flag, step, check_every=3).count == 6
+
+
+def test_a_flag_can_be_memory_with_a_type(stream):
+    for kind in ("bool", "int8", "uint16", "int32", "uint64"):
+        n = np.array([0, 2, 0], kind)
+        address = (n.ctypes.data + n.itemsize, kind)
+
+        def step(n=n):
+            launch(np.copyto, n, np.maximum(n, 1) - 1 if n.dtype != bool else np.zeros(3, bool))
+
+        with ag.Graph() as graph:
+            ag.while_(address, step, limit=3)
+        graph.replay()
+        stream.synchronize()
+        n[1] = 1
+        ag.while_(address, lambda n=n: launch(n.fill, 0))
+        stream.synchronize()
+        assert not n.any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((1, int), TypeError, "while_: the flag must be an array of one element, or a tuple of memory"),
+        ((np.zeros(2, bool), int), ValueError, "while_: the flag must have one element, not 2"),
+        ((np.zeros(1), int), TypeError, "must be boolean or an integer, not of type float64"),
+        (((123, "float32"), int), TypeError, "must be memory and the name of its type, one of bool"),
+        (((123,), int), TypeError, "must be memory and the name of its type"),
+        ((np.zeros(1, bool), 3), TypeError, "while_: the body must be a function, not 3"),
+        ((np.zeros(1, bool), int, 3), TypeError, "while_: carry must be arrays that can be copied, not 3"),
+        ((np.zeros(1, bool), int, (), 0), ValueError, "while_: limit must be 1 or more, not 0"),
+        ((np.zeros(1, bool), int, (), 1.5), TypeError, "while_: limit must be an int, not 1.5"),
+        ((np.zeros(1, bool), int, (), 1, 0), ValueError, "while_: check_every must be 1 or more, not 0"),
+    ],
+)
+@pytest.mark.parametrize("capturing", [False, True])
+def test_wrong_arguments_are_refused_and_captures_go_on(stream, arguments, error, message, capturing):
+    def refused():
+        with pytest.raises(error, match=message):
+            ag.while_(*arguments)
+
+    if not capturing:
+        refused()
+        return
+    with ag.Graph() as graph:
+        launch(int)
+        refused()
+        launch(int)
+    assert graph.num_nodes == 2
+
+
+def test_wrong_arguments_of_branches_are_refused(stream):
+    async def later(): ...
+
+    flag = np.ones(1, bool)
+    with pytest.raises(TypeError, match="cond: then must be a function"):
+        ag.cond(flag, None)
+    with pytest.raises(TypeError, match=r"cond: otherwise must not be .*, whose body runs after the call"):
+        ag.cond(flag, int, later)
+    with pytest.raises(TypeError, match="cond: native must be True or False"):
+        ag.cond(flag, int, native=1)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda x: (x, x), "the body must return 1 arrays, as in carry, not 2"),
+        (
+            lambda x: np.zeros(3),
+            r"result 0 of the body has shape \(3,\) and type float64, and carry\[0\] has",
+        ),
+        (
+            lambda x: x.astype("f4"),
+            r"has shape \(2,\) and type float32, and carry\[0\] has \(2,\) and float64",
+        ),
+        (lambda x: None, "result 0 is None"),
+    ],
+)
+def test_a_body_that_returns_something_else_is_refused(stream, result, message):
+    x, flag, graph = np.zeros(2), np.ones(1, bool), ag.Graph()
+    with pytest.raises((TypeError, ValueError), match=message):
+        ag.while_(flag, result, x)
+    with pytest.raises((TypeError, ValueError), match=message), graph:
+        ag.while_(flag, result, x)
+    assert graph.state == "empty"
+
+
+@WAYS
+@pytest.mark.promise("control-failures")
+def test_a_body_that_raises_abandons_the_capture(stream, capture):
+    graph, flag = ag.Graph(), np.ones(1, bool)
+
+    def body():
+        with capture(graph):
+            launch(int)
+            ag.while_(flag, lambda: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        body()
+    assert "was abandoned" in caught.value.__notes__[0]
+    assert graph.state == "empty"
+    assert ag.current_graph() is None
+    assert not capture_table.live
+    with capture(graph):
+        launch(int)
+    graph.replay()
+    assert graph.num_nodes == 1
+
+
+@pytest.mark.promise("control-failures")
+def test_a_capture_whose_body_raised_can_not_go_on(stream):
+    graph = ag.Graph()
+    with (
+        pytest.raises(ag.GraphStateError, match=r"the loop at .* failed in the capture, which was"),
+        graph,
+        pytest.raises(ZeroDivisionError),
+    ):
+        ag.while_(np.ones(1, bool), lambda: 1 / 0)
+    assert graph.state == "empty"
+
+
+@pytest.mark.promise("control-breaks")
+def test_in_a_capture_with_breaks_the_loop_runs_as_it_is_recorded(stream):
+    n, y, seen = np.full(1, 3), np.zeros(1), []
+    look = ag.eager(lambda: seen.append(y[0]))
+    graph = ag.Graph(keep_graph=True)
+    with ag.graph(graph, breaks=True):
+        launch(np.add, y, 1, y)
+        loop = countdown(n, lambda: (launch(np.add, y, 1, y), look()))
+        ag.cond(n, lambda: launch(np.add, y, 1000, y), lambda: launch(np.add, y, 100, y))
+    stream.synchronize()
+    assert (y[0], n[0], loop.count, seen) == (104, 0, 3, [2, 3, 4])
+    n[0] = 2
+    graph.replay()
+    stream.synchronize()
+    assert (y[0], n[0], loop.count, seen[3:]) == (207, 0, 2, [106, 107])
+    kinds = [[node.kind for node in body] for body, _ in graph.describe().nodes[1].bodies]
+    assert kinds == [["host", "eager", "host"]]
+
+
+@pytest.mark.promise("control-breaks")
+def test_an_eager_call_in_a_body_that_does_not_run_is_refused(stream):
+    graph = ag.Graph()
+    with (
+        pytest.raises(ag.CaptureError, match="is in a body that does not run in this capture"),
+        ag.graph(graph, breaks=True),
+    ):
+        ag.while_(np.zeros(1, bool), ag.eager(int))
+    assert graph.state == "empty"
+    assert ag.while_(np.zeros(1, bool), int).count == 0
+
+
+@pytest.mark.promise("control-refuses")
+def test_what_a_graph_with_loops_does_not_do(stream):
+    n, other = np.zeros(1, "i4"), ag.Stream(backend="cpu")
+    graph = ag.Graph(keep_graph=True)
+    with graph, ag.label("all"):
+        launch(int)
+        countdown(n, lambda: launch(int))
+    for name in ("bind", "clone", "instantiate", "raw_graph", "raw_executable"):
+        with pytest.raises(ag.GraphStateError, match="loops or branches that the host tests"):
+            getattr(graph, name)()
+    with ag.Graph(keep_graph=True) as plain:
+        launch(int)
+    for one, two in ((graph, plain), (plain, graph)):
+        with pytest.raises(ag.GraphStateError, match="is not changed in place"):
+            one.update(two)
+    with (
+        pytest.raises(ag.GraphStateError, match="is not changed in place"),
+        plain.recapture(),
+    ):
+        countdown(n)
+    with (
+        pytest.raises(ag.CaptureError, match="calls Python between its segments"),
+        ag.Graph(stream=other) as outer,
+    ):
+        graph.replay(other)
+    assert outer.state == "empty"
+    assert plain.num_nodes == 1
+    assert graph.check().findings == ()
+    assert graph.memory().nodes == 3
+    assert [(each.name, each.start, each.stop) for each in graph.describe().labels] == [("all", 0, 2)]
+    assert ag.diff(graph.describe(), graph.describe()) == ag.diff(plain.describe(), plain.describe())
+    profile = graph.profile(replays=2)
+    assert len(profile.times) == 2
+    graph.reset()
+
+
+def test_flag_and_carried_arrays_live_as_long_as_the_graph(stream):
+    class Array(np.ndarray):
+        pass
+
+    flag, x = np.zeros(1, bool).view(Array), np.zeros(1).view(Array)
+    alive = [weakref.ref(each) for each in (flag, x)]
+    graph = ag.Graph()
+    with graph:
+        ag.while_(flag, lambda x: x + 1, x)
+    del flag, x
+    gc.collect()
+    assert None not in [each() for each in alive]
+    graph.replay()
+    stream.synchronize()
+    graph.reset()
+    gc.collect()
+    assert [each() for each in alive] == [None, None]
+
+
+def test_a_graphed_function_may_have_loops(stream):
+    @ag.graphed
+    def power(x, n):
+        count, y = n.copy() if ag.current_graph() is None else np.empty_like(n), np.empty_like(x)
+        launch(np.copyto, count, n)
+        launch(y.fill, 1)
+        countdown(count, lambda: launch(np.multiply, y, x, y))
+        return y
+
+    for x, n in ((2.0, 5), (3.0, 2), (7.0, 0)):
+        found = power(np.array([x]), np.array([n]))
+        stream.synchronize()
+        assert found[0] == x**n
+
+
+def test_without_a_stream_the_flag_is_read_and_the_body_called():
+    n, log = np.full(1, 3), []
+    assert ag.while_(n, lambda: (n.__isub__(1), log.append(1))).count == 3
+    ag.cond(n, lambda: log.append("then"), lambda: log.append("otherwise"))
+    ag.cond(n, lambda: log.append("then"))
+    assert log == [1, 1, 1, "otherwise"]
+    with pytest.raises(TypeError, match="is read on the current stream; make one current"):
+        ag.cond((n.ctypes.data, "int64"), int)
+
+
+def with_loops(graph, log, flag):
+    with graph:
+        launch(log.append, 1)
+        with ag.label("part"):
+            countdown(flag, lambda: launch(log.append, 2))
+            ag.cond(flag, lambda: launch(log.append, 3), lambda: launch(log.append, 4))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(error):
+    with ag.Stream(backend="cpu"):
+        with_loops(ag.Graph(), [], np.zeros(1, bool))
+    for at in sample("lines"):
+        stream, pool, flag = ag.Stream(backend="cpu"), ag.graph_pool_handle(), np.zeros(1, "i4")
+        graph, log, interrupter = ag.Graph(pool=pool, stream=stream), [], Interrupter(at, error)
+        interrupter.strike(with_loops, graph, log, flag)
+        if not (where := interrupter.where):
+            break
+        assert graph.state in ("empty", "ready"), where
+        assert not capture_table.live, where
+        assert not capture_table.thread.graphs, where
+        assert ag.current_stream(required=False) is None, where
+        stream.synchronize()
+        graph.reset()
+        assert log == [], where
+        with stream, graph:
+            stream.launch(log.append, 5)
+        graph.replay()
+        stream.synchronize()
+        assert log == [5], where
+    assert at > 100
+
+
+def test_an_interrupt_at_any_line_of_a_replay_leaves_a_graph_that_works(stream):
+    log, graph, flag = [], ag.Graph(stream=stream), np.zeros(1, "i4")
+    with_loops(graph, log, flag)
+    for at in sample("lines"):
+        interrupter, flag[0] = Interrupter(at, KeyboardInterrupt), 2
+        interrupter.strike(graph.replay)
+        if not (where := interrupter.where):
+            break
+        assert ag.current_stream() is stream, where
+        stream.synchronize()
+        log.clear()
+        flag[0] = 2
+        graph.replay()
+        stream.synchronize()
+        assert log == [1, 2, 2, 4], where
+    assert at > 20
