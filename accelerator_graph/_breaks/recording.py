@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .._core.replay import EagerPart
     from .._core.streams import Event
     from .._interpreter import Site
-    from ..interop.base import Replacement
+    from ..interop.base import Undo
     from .segments import HostTest
 
 
@@ -97,7 +97,7 @@ class Recording:
         """The segments as they were captured, with what their work keeps alive."""
         self._thread = get_ident()
         self._named = [each for each in named if not isinstance(each, str)]
-        self._operators = self._replaced([each for each in named if isinstance(each, str)])
+        self._begin_operators, self._end_operators = self._replaced([x for x in named if isinstance(x, str)])
         self._marks = ExitStack()
         self._guard = guard
 
@@ -118,18 +118,17 @@ class Recording:
             self.abandon()
             raise
 
-    def _replaced(self, operators: list[str]) -> Replacement | None:
-        """Return what makes calls of operators eager calls; None if there are none."""
+    def _replaced(self, operators: list[str]) -> tuple[Undo, Undo]:
+        """Return what begins, and what ends, to make calls of operators eager calls."""
         if not operators:
-            return None
-        found = (each.replace(operators, self._call_operator) for each in interop.loaded())
-        replacement = next((each for each in found if each is not None), None)
-        if replacement is None:
-            raise ValueError(
-                f"graph: breaks names the operator {operators[0]!r}, and no framework is imported that has "
-                "operators."
-            )
-        return replacement
+            return bool, bool
+        for framework in interop.loaded():
+            found = framework.replace(operators, self._call_operator)
+            if found is not None:
+                return found
+        raise ValueError(
+            f"graph: breaks names the operator {operators[0]!r}, and no framework that is imported has any."
+        )
 
     def _call_operator(
         self, operator: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
@@ -168,8 +167,7 @@ class Recording:
             marks = part_of(capture.observations, Labels).go_on(capture, [mark for mark, _ in self._open])
             self._open = [(mark, label) for mark, (_, label) in zip(marks, self._open, strict=True)]
         self._place.prepares, self._place.waits_for = False, None
-        if self._operators is not None:
-            self._operators.begin()
+        self._begin_operators()
 
     def _leave_segment(self, former: Capture) -> None:
         """Let other captures into the pool of a segment that has ended."""
@@ -372,15 +370,12 @@ class Recording:
         self._leave()
         self._runner.end("the capture failed; capture again, and bind() again")
 
-    def _end_operators(self) -> None:
-        if self._operators is not None:
-            self._operators.end()
-
     def _leave(self) -> None:
         if thread.recording is self:
             thread.recording = None
         capture_table.thread.between = None
         self._marks.close()
+        self._begin_operators = self._end_operators = bool
         if self._entry is not None:
             stream_stack.leave(self._entry)
             self._entry = None

@@ -32,8 +32,9 @@ _WARNED_OF = 64
 _NEXT_BEST: dict[Mode, Mode] = {"bind": "node", "node": "copy"}
 
 _capturing: dict[str, Call] = {}
-"""The call that is being captured, under ``"now"``: some frameworks record only one capture at a time. Nobody
-waits for the place: a signal handler would wait for the call that it has interrupted."""
+"""The call that is being captured or watched, under ``"now"``: some frameworks record only one capture at a
+time, and marks are put in one after another. Nobody waits for the place: a signal handler would wait for the
+call that it has interrupted."""
 
 
 @dataclass(eq=False, slots=True)
@@ -160,9 +161,12 @@ class GraphCache:
             return record()
         except CaptureError as error:
             if self._options.on_capture_error == "break":
-                if uncaptured.search is not None or marks.thread.calls != calls:
+                by_a_call = error.reason not in second_capture.NOT_BY_A_CALL
+                if uncaptured.search is not None or marks.thread.calls != calls or not by_a_call:
                     raise
-                uncaptured.search = _search(function, error)
+                from .break_search import BreakSearch
+
+                uncaptured.search = BreakSearch(function, error)
                 return None
             may_follow = second_capture.may_follow(error, uncaptured.calls)
             if self._options.on_capture_error != "raise" or not may_follow:
@@ -253,10 +257,14 @@ class GraphCache:
             self.graphs.popitem()[1].close()
 
 
-def _search(function: object, failed: CaptureError) -> BreakSearch:
-    from .break_search import BreakSearch
-
-    return BreakSearch(function, failed)
+def run_eagerly(uncaptured: Uncaptured, call: Call, run: Callable[[], Any]) -> Any:
+    """Run a call as it is, watched if that is due and nothing else is captured or watched now."""
+    search = uncaptured.search
+    if search is not None and not search.is_done():
+        with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
+            if _capturing.get("now") is call:
+                return search.watch(run)
+    return run()
 
 
 def check_bucket(signature: Hashable, first: Hashable, function: object) -> None:

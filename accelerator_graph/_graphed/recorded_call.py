@@ -13,7 +13,7 @@ from .._core import stream_stack
 from .._core.current_stream import side_of
 from .._core.observers import Observer
 from .._core.pools import PoolId
-from .._core.replay import EagerPart
+from .._core.replay import EagerPart, calls_in
 from .._core.streams import Stream
 from ..api import Graph, graph
 from .binding import NotFollowing, why_copied
@@ -55,8 +55,8 @@ class RecordedCall:
     """Whether that was made, if it can be."""
     has_run: bool = False
     """Whether its capture was the run of the next call."""
-    has_calls: bool = False
-    """Whether a run makes eager calls, which may write other arguments than in the capture."""
+    writes_vary: bool = False
+    """Whether a run may write other arguments than the capture, which count their writes."""
 
     def is_on_device_of(self, stream: Stream) -> bool:
         """Return True if the graph was captured on a stream's device."""
@@ -76,7 +76,7 @@ class RecordedCall:
             self.has_run = False
         else:
             inputs.copy_in(leaves, stream)
-            versions = inputs.versions() if self.has_calls else None
+            versions = inputs.versions() if self.writes_vary else None
             where.launch()
             if versions is not None:
                 inputs.note_written(inputs.written(versions, leaves, self.names))
@@ -207,7 +207,7 @@ class Recorder:
             streams = ReplayStreams(graph, self._order, stream, copied, host, bound=not calls)
             made = graph, pool, inputs, result, streams, self._order, wanted.call.signature
             recorded = RecordedCall(*made, wanted.arrays, mode, why, has_run=bool(breaks))
-            recorded.has_calls = recorded.guard_tried = bool(calls)
+            recorded.guard_tried, recorded.writes_vary = bool(calls), bool(calls) and not host
             return recorded
         except BaseException:
             graph.reset()
@@ -274,10 +274,10 @@ def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> R
     seen, nodes = runner.retained, runner.counted
     if nodes is not None and nodes > len(seen):
         return None
-    held = [each.held for each in eager_calls(captured)]
+    held = [each.held for each in calls_in(runner.parts)]
     return RecordedWork([*seen, *held, inputs.arrays], passed)
 
 
 def eager_calls(captured: Graph) -> list[EagerPart]:
-    """Return the calls that a run of a graph makes between its segments."""
+    """Return the calls that a run of a graph makes between its segments, and its loops and branches."""
     return [each for each in captured._runner_for("replay()").parts if isinstance(each, EagerPart)]

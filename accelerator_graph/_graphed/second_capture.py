@@ -11,7 +11,7 @@ from ..diagnosis import _tracing
 from ..errors import CaptureError
 from .recorded_call import RecordedCall
 
-_NOT_BY_A_CALL = frozenset(("out_of_memory", "device_lost", "wrong_thread"))
+NOT_BY_A_CALL = frozenset(("out_of_memory", "device_lost", "wrong_thread"))
 """Reasons for which no line of the function is to blame."""
 
 
@@ -66,4 +66,4 @@ def _recorded_or_error(record: Callable[[], RecordedCall]) -> RecordedCall | Cap
 
 def _is_broken(error: CaptureError) -> bool:
     """Return True if the driver has given up the capture, as opposed to what `graphed` itself refuses."""
-    return error.reason not in _NOT_BY_A_CALL and (bool(error.code_name) or error.reason == "invalidated")
+    return error.reason not in NOT_BY_A_CALL and (bool(error.code_name) or error.reason == "invalidated")

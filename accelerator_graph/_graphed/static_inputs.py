@@ -87,6 +87,8 @@ class StaticInputs:
         """Copy a call's arrays in, ahead of a capture that is a run as well."""
         self.plan_copies(())
         stream_stack.within(stream, self.copy_in, leaves, stream)
+        if self._on_host:
+            stream.synchronize()  # the copies count as writes when they are made
 
     def record_copies(self, stream: Stream, leaves: Leaves) -> None:
         """Record the copies that are nodes of the graph, as its first work."""

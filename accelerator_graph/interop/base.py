@@ -74,20 +74,6 @@ InPlaceOf = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], tuple
 the result."""
 
 
-class Replacement(ABC):
-    """Something that is called in the place of operators. `begin` and `end` alternate, on one thread."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Have the calls of this thread replaced from now on. May be called in such a call."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """Have them replaced no more. May be called in such a call, and again."""
-
-
 class Framework(ABC):
     """Base class. A process has one instance, made when the library finds that the framework is imported."""
 
@@ -148,11 +134,11 @@ class Framework(ABC):
         """
         return None
 
-    def replace(self, operators: Sequence[str], call: InPlaceOf) -> Replacement | None:
-        """Return what has `call` made in the place of these operators; None if the framework has none.
+    def replace(self, operators: Sequence[str], call: InPlaceOf) -> tuple[Undo, Undo] | None:
+        """Return what begins and what ends to have `call` made in the place of these operators on a thread.
 
-        Calls that an operator makes itself are not replaced. Raises ValueError for a name that it does not
-        have.
+        None if the framework has no operators; ValueError for a name that it does not have. Both may be
+        called again, and inside such a call. Calls that an operator makes itself are not replaced.
         """
         return None
 
@@ -313,17 +299,10 @@ class Inspectable(Framework):
     def waiting(self, beside: Callable[[str], AbstractContextManager[None]]) -> Undo | None:
         """Run each operation of this thread that waits for the device in a context; return the undo.
 
-        Called during a capture of which every call that breaks it is to be found. `beside` takes the
-        operation's name, and returns a context in which this thread does not capture, and the work before
-        is under way. None if the framework can't see ahead which operations wait.
-        """
-        return None
-
-    def waited(self, seen: Callable[[], object]) -> Undo | None:
-        """Call `seen` after each operation of this thread that has waited for the device; return the undo.
-
-        Called ahead of an eager run of which all that a capture would not bear is to be found. None if the
-        framework can't see which operations have waited.
+        Called during a capture of which every call that breaks it is to be found, or ahead of an eager run.
+        `beside` takes the operation's name, and returns a context in which this thread does not capture, and
+        the work before is under way. In an eager run it may be entered after the operation. None if the
+        framework can't see which operations wait.
         """
         return None
 

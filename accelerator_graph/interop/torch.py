@@ -232,23 +232,18 @@ class Torch(Inspectable):
 
         return is_refusal(error, self.torch)
 
-    def replace(self, operators: Sequence[str], call: base.InPlaceOf) -> base.Replacement:
-        """Return what has `call` made in the place of operators, by names such as ``aten::nonzero``."""
+    def replace(self, operators: Sequence[str], call: base.InPlaceOf) -> tuple[Undo, Undo]:
+        """Have `call` made in the place of operators, by names such as ``aten::nonzero``."""
         from ._torch.replacing import Replaced
 
-        return Replaced(self.torch, operators, call)
+        replaced = Replaced(self.torch, operators, call)
+        return replaced.begin, replaced.end
 
     def waiting(self, beside: Callable[[str], AbstractContextManager[None]]) -> Undo:
         """Run torch's operators that wait for the device in the contexts that `beside` returns."""
         from ._torch.observing import waiting
 
         return waiting(self.torch, beside)
-
-    def waited(self, seen: Callable[[], object]) -> Undo:
-        """Call `seen` after each operation of torch's that has waited, as torch's debug mode reports."""
-        from ._torch.observing import waited
-
-        return waited(self.torch, seen)
 
     def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""

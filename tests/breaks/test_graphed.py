@@ -1,9 +1,16 @@
 """Graphed functions with breaks on the cpu backend: arrays go in and come out by copies."""
 
+import sys
+import threading
+import warnings
+
 import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._breaks import marks
+from accelerator_graph._core import capture_table
+from core.test_interrupts import Interrupter, sample
 
 
 @pytest.fixture
@@ -68,3 +75,71 @@ def test_arguments_that_are_enqueued_are_there_in_the_capture(stream):
         found = f(x)
         stream.synchronize()
         assert found.tolist() == [i + 1] * 3
+
+
+class Host:
+    gates = {}  # noqa: RUF012
+
+    def reads(self, x):
+        reached, go_on = self.gates.get(threading.current_thread().name, (None, None))
+        if reached is not None:
+            reached.set()
+            assert go_on.wait(60)
+        ag.current_stream().synchronize()
+        return x + 1
+
+
+def step(x, y):
+    launch(np.add, x, 1, y)
+    launch(np.multiply, Host().reads(y), 2, y)
+
+
+@pytest.mark.filterwarnings("ignore:.*captured with breaks")
+def test_an_interrupt_at_any_line_of_a_watched_call_leaves_no_trace():
+    x, before = np.arange(3.0), (Host.reads, warnings.showwarning)
+    for at in sample("lines"):
+        interrupter, y = Interrupter(at, KeyboardInterrupt), np.zeros(3)
+        f = ag.graphed(step, warmup=0, on_capture_error="break")
+        with ag.Stream(backend="cpu") as stream:
+            f(x, y)  # is watched, as the next one
+            interrupter.strike(f, x, y)
+            if not (where := interrupter.where):
+                break
+            assert (Host.reads, warnings.showwarning) == before, where
+            assert (sys.gettrace(), sys.getprofile(), marks.thread.recording) == (None,) * 3, where
+            assert not capture_table.live, where
+            (uncaptured,) = f._cache._uncaptured.values()
+            if uncaptured.search.is_done():  # without results, since the interrupter has traced
+                continue
+            for _ in range(3):
+                f(x, y)
+            stream.synchronize()
+            assert y.tolist() == [4, 6, 8], where
+    assert at > 100
+
+
+@pytest.mark.filterwarnings("ignore:.*captured with breaks")
+def test_one_call_is_watched_at_a_time(stream, monkeypatch):
+    before, x, y = Host.reads, np.arange(3.0), np.zeros(3)
+    monkeypatch.setattr(Host, "gates", {name: (threading.Event(), threading.Event()) for name in "ab"})
+    f = ag.graphed(step, warmup=0, on_capture_error="break")
+    f(x, y)
+
+    def call():
+        with ag.Stream(backend="cpu") as other:
+            f(x, np.zeros(3))
+            other.synchronize()
+
+    threads = [threading.Thread(target=call, name=name) for name in "ab"]
+    for thread in threads:  # the second one while the first is watched
+        thread.start()
+        assert Host.gates[thread.name][0].wait(60)
+    for thread in threads:
+        Host.gates[thread.name][1].set()
+        thread.join()
+    assert Host.reads is before
+    assert f.cache_info() == ag.CacheInfo(0, 3, 0, 0, 0, 16)
+    f(x, y)
+    stream.synchronize()
+    assert y.tolist() == [4, 6, 8]
+    assert f.cache_info() == ag.CacheInfo(1, 3, 1, 0, 1, 16)

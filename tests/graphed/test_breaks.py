@@ -97,8 +97,8 @@ def waits_inside(times):
 
 
 INSIDE = {
-    "a number": waits_for_a_number,
-    "another result": waits_for_a_length,
+    "a number": lambda: waits_for_a_number(),
+    "another result": lambda: waits_for_a_length(),
     "a generator": lambda: list(waits_at_last()),
     "a recursion": lambda: waits_inside(3),
     "a table": waits,
@@ -127,19 +127,30 @@ def test_the_break_is_the_smallest_function_that_can_be_one(cell, which):
     assert breaks_of(f) == ["around"]
 
 
-@pytest.mark.promise("graphed-without-a-break")
-def test_where_nothing_can_be_left_out_the_error_names_the_call(cell):
-    def step():
+def waits_itself(cell):
+    cell.add(1)
+    ag.current_stream().synchronize()  # breaks
+
+
+class Module:
+    def __call__(self, cell):
+        return self.forward(cell)
+
+    def forward(self, cell):
         cell.add(1)
         ag.current_stream().synchronize()  # breaks
 
-    f = graphed(step)
+
+@pytest.mark.promise("graphed-without-a-break")
+@pytest.mark.parametrize(("function", "line"), [(waits_itself, waits_itself), (Module(), Module.forward)])
+def test_where_nothing_can_be_left_out_the_error_names_the_call(cell, function, line):
+    f = graphed(function)
     for _ in range(3):
-        f()
+        f(cell)
     for _ in range(2):
         with pytest.raises(ag.CaptureError, match=r"mark one with accelerator_graph\.eager") as raised:
-            f()
-        assert [(each.file, each.line) for each in raised.value.calls] == [marked(step)]
+            f(cell)
+        assert [(each.file, each.line) for each in raised.value.calls] == [marked(line)]
         assert isinstance(raised.value.__cause__, ag.CaptureError)
     assert cell.work.read(cell.cell) == 3
 
@@ -172,6 +183,25 @@ def test_marks_are_breaks_from_the_start(cell):
         f()
         assert cell.seen == list(range(1, 2 * i + 2, 2))
     assert f.cache_info() == ag.CacheInfo(4, 0, 1, 0, 1, 16)
+
+
+@ag.eager
+def waits_marked():
+    ag.current_stream().synchronize()
+
+
+def test_nothing_is_looked_for_inside_a_mark(cell):
+    def step():
+        cell.add(1)
+        waits()
+        waits_marked()
+
+    f = graphed(step, warmup=0)
+    f(), f()
+    with pytest.warns(RuntimeWarning, match="waits ") as found:
+        f()
+    assert "waits_marked" not in str(found[0].message)
+    assert breaks_of(f) == ["waits", "waits_marked"]
 
 
 def test_a_function_without_breaks_has_an_ordinary_graph(cell):

@@ -10,7 +10,7 @@ import torch
 
 import accelerator_graph as ag
 
-MODES = "copy", "node", "bind"
+MODES = "copy", "node", "bind", "break"
 SHAPE = 4, 8
 SIZE = 32
 OFFSETS = (0, 0, 512, 128, 4, 1)
@@ -127,7 +127,7 @@ def assign(x, y):
         x.copy_(
             (y.clamp(-3, 3).abs() > 1).reshape(x.shape)
             if x.dtype is torch.bool
-            else y.clamp(0, 3).reshape(x.shape)
+            else y.clamp(0, 3).reshape(x.shape).to(x.dtype)  # else torch forgets the sign of negated halves
         )
     elif x.numel():
         x.zero_()
@@ -164,17 +164,19 @@ def tensors_in(value):
 
 
 class Function:
-    """A program's function, with state of its own."""
+    """A program's function, with state of its own. Each step of which `eager` is true is an eager call."""
 
-    def __init__(self, program, device):
+    def __init__(self, program, device, eager=lambda step: False):
         self.program = program
+        self.eager = eager
         self.state = torch.zeros(SHAPE, device=device)
         self.kept = None
 
     def __call__(self, *args, **named):
         given = [*tensors_in(args), *(named[each] for each in sorted(named))]
         values = [as_numbers(x) for x in given]
-        for name, one, other in self.program.steps:
+        for i, (name, one, other) in enumerate(self.program.steps):
+            call = ag.eager if self.eager(i) else lambda function: function
             x, y = values[one % len(values)], values[other % len(values)]
             if name == "state":
                 self.state.mul_(0.5).add_(x)
@@ -182,10 +184,10 @@ class Function:
             elif name == "keep":
                 self.kept = given[one % len(given)]
             elif name in WRITES:
-                WRITES[name](given[one % len(given)], y)
+                call(WRITES[name])(given[one % len(given)], y)
                 values.append(as_numbers(given[one % len(given)]))
             else:
-                values.append(STEPS[name](x, y))
+                values.append(call(STEPS[name])(x, y))
         found = []
         for kind, index in self.program.results:
             if kind == "value":
@@ -289,8 +291,10 @@ def same(x, y):
 
 def compare(program, mode, outputs, draw, device="cuda", calls=10):
     """Compare calls of a graphed program with eager runs; return how its inputs were given."""
-    ours, theirs = Function(program, device), Function(program, device)
-    f = ag.graphed(ours, warmup=draw.choice([0, 1, 2]), inputs=mode, outputs=outputs)
+    how = {"inputs": mode} if mode != "break" else {"on_capture_error": "break"}
+    eager = [mode == "break" and draw.random() < 0.4 for _ in program.steps]
+    ours, theirs = Function(program, device, eager.__getitem__), Function(program, device)
+    f = ag.graphed(ours, warmup=draw.choice([0, 1, 2]), outputs=outputs, **how)
     noise, got = [], []
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

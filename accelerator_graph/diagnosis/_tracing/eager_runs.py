@@ -7,13 +7,10 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..._core import stream_stack
-from ...interop.base import Inspectable
 from .foreseen import Foreseen
 from .observation import Watched, events
-from .places import beyond_watches, stack_of
 from .streams import Streams
-from .suspects import Rules, Suspect, for_call
+from .suspects import Rules, Suspect
 
 if TYPE_CHECKING:
     from ..._core.streams import Stream
@@ -49,10 +46,6 @@ class EagerRun(Watched, Foreseen):
     def begin(self) -> None:
         """Watch this thread from now on."""
         super().begin()
-        for framework in stream_stack.taking_part(self._backend):
-            undo = framework.waited(self._waited) if isinstance(framework, Inspectable) else None
-            if undo is not None:
-                self._undos.append(undo)
         events.begin(self)
 
     def stop(self) -> None:
@@ -71,14 +64,6 @@ class EagerRun(Watched, Foreseen):
     def after_call(self, frame: FrameType, offset: int, function: Any, first: object) -> None:
         """Go on after a call into C."""
         self.ends(frame)
-
-    def _waited(self) -> None:
-        """Note an operation of a framework that has waited, and that nobody has foreseen."""
-        if not self._is_elsewhere():
-            suspect = Suspect(stack_of(beyond_watches(sys._getframe(1))))
-            if suspect.advice() is None:
-                suspect.reason = for_call("synchronize")
-            self._note(suspect)
 
     def _note(self, suspect: Suspect) -> None:
         self._open.update(self._seen(suspect, sys._getframe(1)))

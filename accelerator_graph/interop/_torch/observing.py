@@ -236,27 +236,34 @@ def waiting(torch: Any, beside: Callable[[str], AbstractContextManager[None]]) -
             waits = waits and any(each.is_cuda and each.numel() for each in _tensors(torch, args))
         return beside(name) if waits else nullcontext()
 
-    return observe_operators(torch, lambda *_: None, around)
+    with contextlib.ExitStack() as stack:
+        stack.callback(observe_operators(torch, lambda *_: None, around))
+        if not torch.cuda.is_current_stream_capturing():
+            _report_synchronizations(torch, beside, stack)
+        return stack.pop_all().close
 
 
 _SYNCHRONIZES = "called a synchronizing CUDA operation"
 
 
-def waited(torch: Any, seen: Callable[[], object]) -> Undo:
-    """Call `seen` after each operation that has waited, as torch's debug mode for synchronization reports."""
-    with contextlib.ExitStack() as stack:
-        stack.callback(torch.cuda.set_sync_debug_mode, torch.cuda.get_sync_debug_mode())
-        stack.enter_context(warnings.catch_warnings())
-        show = warnings.showwarning
+def _report_synchronizations(
+    torch: Any, beside: Callable[[str], AbstractContextManager[None]], stack: contextlib.ExitStack
+) -> None:
+    """Enter ``beside("synchronize")`` after each wait that torch warns of, until the stack is closed."""
+    stack.callback(torch.cuda.set_sync_debug_mode, torch.cuda.get_sync_debug_mode())
+    stack.enter_context(warnings.catch_warnings())
+    show = warnings.showwarning
 
-        def show_other(message: Any, *args: Any, **kwargs: Any) -> None:
-            seen() if _SYNCHRONIZES in str(message) else show(message, *args, **kwargs)
+    def show_other(message: Any, *args: Any, **kwargs: Any) -> None:
+        if _SYNCHRONIZES in str(message):
+            with beside("synchronize"):
+                return
+        show(message, *args, **kwargs)
 
-        warnings.showwarning = show_other
-        warnings.filterwarnings("always", f".*{_SYNCHRONIZES}")
-        warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
-        torch.cuda.set_sync_debug_mode("warn")
-        return stack.pop_all().close
+    warnings.showwarning = show_other
+    warnings.filterwarnings("always", f".*{_SYNCHRONIZES}")
+    warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
+    torch.cuda.set_sync_debug_mode("warn")
 
 
 def _crosses(torch: Any, args: Any, kwargs: Any) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import UnsupportedError
-from ..base import InPlaceOf, Replacement
+from ..base import InPlaceOf
 from .observing import dispatch_mode, mode_stack
 
 
-class Replaced(Replacement):
+class Replaced:
     """Has a call made in the place of those of operators, by a dispatch mode; see `Framework.replace`."""
 
     def __init__(self, torch: Any, names: Sequence[str], call: InPlaceOf) -> None:
@@ -33,7 +33,7 @@ class Replaced(Replacement):
 
     def begin(self) -> None:
         """Have the calls replaced from now on; the mode is ahead of all others."""
-        if not self._inside:
+        if not self._inside and self._mode not in mode_stack(self._torch):
             self._mode.__enter__()
 
     def end(self) -> None:
