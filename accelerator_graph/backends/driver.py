@@ -68,6 +68,9 @@ from ._shared.driver import reasons as reasons
 from .base import Availability, CaptureInfo, CaptureMode, CaptureStatus, NativeCalls
 from .mixins import ExternalEvents, Lends, MarksProgress, ReadsGraphs, RecordsReplays, TimesEvents
 
+_PINNED_BYTES = 64
+"""The size of a block of pinned memory to read into: that of all flags and counts."""
+
 
 class DriverBackend(Lends, MarksProgress, TimesEvents):
     """A backend of a runtime like CUDA's.
@@ -247,7 +250,8 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         blocks = self.driver.pinned
         size, address = blocks.pop() if blocks else (0, 0)
         if size < nbytes:
-            size, address = nbytes, DriverBackend.host_memory(self, stream, nbytes)
+            size = max(nbytes, _PINNED_BYTES)
+            address = DriverBackend.host_memory(self, stream, size)
         try:
             self.copy(stream, address, src, nbytes)
             self.synchronize(stream)
