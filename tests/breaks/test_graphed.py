@@ -1,8 +1,10 @@
 """Graphed functions with breaks on the cpu backend: arrays go in and come out by copies."""
 
+import gc
 import sys
 import threading
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -143,3 +145,18 @@ def test_one_call_is_watched_at_a_time(stream, monkeypatch):
     stream.synchronize()
     assert y.tolist() == [4, 6, 8]
     assert f.cache_info() == ag.CacheInfo(1, 3, 1, 0, 1, 16)
+
+
+def test_a_capture_that_failed_keeps_no_arrays(stream):
+    made = []
+
+    def function(x):
+        y = np.empty_like(x)
+        made.append(weakref.ref(y))
+        launch(np.copyto, y, x)
+        ag.current_stream().synchronize()
+
+    f = ag.graphed(function, warmup=0, on_capture_error="break")
+    f(np.zeros(3))
+    gc.collect()
+    assert [each() for each in made] == [None, None]
