@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from ..errors import DriverError
 from . import base
@@ -27,9 +27,6 @@ from .base import (
 )
 from .driver import ACTIVE, SPECIAL_STREAMS, Capture, DriverGraphs, DriverNodeCalls, DriverNodes, Event
 from .mixins import ChangesGraphs, Conditions, ProfilesGraphs, TimesGraphs, UpdatesGraphs
-
-if TYPE_CHECKING:
-    from ._cuda.conditions import Body, Condition
 
 
 class CudaBackend(
@@ -132,31 +129,31 @@ class CudaBackend(
         flag: int,
         nbytes: int,
         limit: int | None,
-    ) -> Condition:
+    ) -> Any:
         """Record a conditional node behind the kernel that tests the flag."""
         from ._cuda.conditions import begin_condition
 
         return begin_condition(self, stream, kind, bodies, flag, nbytes, limit)
 
-    def body_begin(self, condition: Condition, number: int, stream: Any, mode: base.CaptureMode) -> Body:
+    def body_begin(self, condition: Any, number: int, stream: Any, mode: base.CaptureMode) -> Any:
         """Begin to capture a stream into a body."""
         from ._cuda.conditions import begin_body
 
         return begin_body(self, condition, number, stream, mode)
 
-    def body_end(self, body: Body) -> Graph:
+    def body_end(self, body: Any) -> Graph:
         """End the capture, behind one more test if the body is a loop's."""
         from ._cuda.conditions import end_body
 
         return end_body(self, body)
 
-    def body_abandon(self, body: Body) -> None:
+    def body_abandon(self, body: Any) -> None:
         """End the capture; the body belongs to its node."""
         from ._cuda.conditions import abandon_body
 
         abandon_body(self, body)
 
-    def runs(self, condition: Condition, stream: Any) -> int:
+    def runs(self, condition: Any, stream: Any) -> int:
         """Read what the kernel has counted."""
         return int.from_bytes(self.read(stream, condition.count, 8), "little")
 
