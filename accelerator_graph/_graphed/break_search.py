@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import traceback
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
@@ -48,6 +49,8 @@ class BreakSearch:
         self._caller: CodeType = type(graphed)._run.__code__
         self._own = _codes_of(graphed.__wrapped__)
         self._failed = failed
+        for each in (failed, failed.__cause__):  # whose frames hold arrays of the capture
+            traceback.clear_frames(None if each is None else each.__traceback__)
         self._reader = Reader(by_value=True)
         self._calls: dict[object, tuple[Suspect, tuple[CodeType, ...]]] = {}
         """What no capture bears, by its place, with the functions around it, the innermost first."""

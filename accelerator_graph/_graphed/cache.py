@@ -32,8 +32,9 @@ _WARNED_OF = 64
 _NEXT_BEST: dict[Mode, Mode] = {"bind": "node", "node": "copy"}
 
 _capturing: dict[str, Call] = {}
-"""The call that is being captured, under ``"now"``: some frameworks record only one capture at a time. Nobody
-waits for the place: a signal handler would wait for the call that it has interrupted."""
+"""The call that is being captured or watched, under ``"now"``: some frameworks record only one capture at a
+time, and marks are put in one after another. Nobody waits for the place: a signal handler would wait for the
+call that it has interrupted."""
 
 
 @dataclass(eq=False, slots=True)
@@ -254,6 +255,16 @@ class GraphCache:
         """Drop all graphs, once the calls so far are done."""
         while self.graphs:
             self.graphs.popitem()[1].close()
+
+
+def run_eagerly(uncaptured: Uncaptured, call: Call, run: Callable[[], Any]) -> Any:
+    """Run a call as it is, watched if that is due and nothing else is captured or watched now."""
+    search = uncaptured.search
+    if search is not None and not search.is_done():
+        with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
+            if _capturing.get("now") is call:
+                return search.watch(run)
+    return run()
 
 
 def check_bucket(signature: Hashable, first: Hashable, function: object) -> None:

@@ -21,7 +21,7 @@ from .._core.streams import Stream
 from ..errors import GraphStateError
 from .arguments import Arguments
 from .binding import Unpatchable
-from .cache import GraphCache, Uncaptured, check_bucket
+from .cache import GraphCache, Uncaptured, check_bucket, run_eagerly
 from .call_order import ReplayStream, current_stream_or_none
 from .guards import Guarded, guarded
 from .options import CacheInfo, GraphedMethod, GraphInputs, Options
@@ -178,14 +178,11 @@ class Graphed(Generic[P, R]):
                 replayed = self._replay(found, call.signature, call.leaves)
                 if replayed is not None:
                     return replayed[0]  # type: ignore[no-any-return]
-        search = found.search if isinstance(found, Uncaptured) else None
-        if search is not None and not search.is_done():
-            result = search.watch(partial(self._run, call))
-        else:
-            result = self._run(call)
-        if isinstance(found, Uncaptured):
-            with self._lock:
-                self._cache.count_eager(found)
+        if not isinstance(found, Uncaptured):
+            return self._run(call)
+        result: R = run_eagerly(found, call, partial(self._run, call))
+        with self._lock:
+            self._cache.count_eager(found)
         return result
 
     def _run(self, call: Call, swap: Swap | None = None) -> R:

@@ -1,7 +1,10 @@
 """Graphed functions with breaks on the cpu backend: arrays go in and come out by copies."""
 
+import gc
 import sys
+import threading
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -77,7 +80,13 @@ def test_arguments_that_are_enqueued_are_there_in_the_capture(stream):
 
 
 class Host:
+    gates = {}  # noqa: RUF012
+
     def reads(self, x):
+        reached, go_on = self.gates.get(threading.current_thread().name, (None, None))
+        if reached is not None:
+            reached.set()
+            assert go_on.wait(60)
         ag.current_stream().synchronize()
         return x + 1
 
@@ -109,3 +118,45 @@ def test_an_interrupt_at_any_line_of_a_watched_call_leaves_no_trace():
             stream.synchronize()
             assert y.tolist() == [4, 6, 8], where
     assert at > 100
+
+
+@pytest.mark.filterwarnings("ignore:.*captured with breaks")
+def test_one_call_is_watched_at_a_time(stream, monkeypatch):
+    before, x, y = Host.reads, np.arange(3.0), np.zeros(3)
+    monkeypatch.setattr(Host, "gates", {name: (threading.Event(), threading.Event()) for name in "ab"})
+    f = ag.graphed(step, warmup=0, on_capture_error="break")
+    f(x, y)
+
+    def call():
+        with ag.Stream(backend="cpu") as other:
+            f(x, np.zeros(3))
+            other.synchronize()
+
+    threads = [threading.Thread(target=call, name=name) for name in "ab"]
+    for thread in threads:  # the second one while the first is watched
+        thread.start()
+        assert Host.gates[thread.name][0].wait(60)
+    for thread in threads:
+        Host.gates[thread.name][1].set()
+        thread.join()
+    assert Host.reads is before
+    assert f.cache_info() == ag.CacheInfo(0, 3, 0, 0, 0, 16)
+    f(x, y)
+    stream.synchronize()
+    assert y.tolist() == [4, 6, 8]
+    assert f.cache_info() == ag.CacheInfo(1, 3, 1, 0, 1, 16)
+
+
+def test_a_capture_that_failed_keeps_no_arrays(stream):
+    made = []
+
+    def function(x):
+        y = np.empty_like(x)
+        made.append(weakref.ref(y))
+        launch(np.copyto, y, x)
+        ag.current_stream().synchronize()
+
+    f = ag.graphed(function, warmup=0, on_capture_error="break")
+    f(np.zeros(3))
+    gc.collect()
+    assert [each() for each in made] == [None, None]

@@ -243,7 +243,7 @@ def waiting(torch: Any, beside: Callable[[str], AbstractContextManager[None]]) -
         return stack.pop_all().close
 
 
-_SYNCHRONIZES = "called a synchronizing CUDA operation"
+_SYNCHRONIZES = "called a synchronizing"
 
 
 def _report_synchronizations(
