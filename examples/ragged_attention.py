@@ -49,8 +49,8 @@ def attention(h, lengths, out):
     out[...] = 0
     for i, length in enumerate(lengths.tolist()):
         tokens = h[i, :length]
-        weights = xp.exp(tokens @ tokens.T / width)
-        out[i, :length] = weights @ tokens / weights.sum(1, keepdims=True)
+        scores = xp.exp((tokens[:, None] * tokens).sum(2) / width)
+        out[i, :length] = (scores[:, :, None] * tokens).sum(1) / scores.sum(1, keepdims=True)
     return out
 
 
