@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -445,13 +446,13 @@ def segments_of(peer: type[Any]) -> Any:
     return one
 
 
-def serving_set(peer: type[Any]) -> tuple[list[Any], float]:
-    """Capture eight sizes with 62 breaks each into one pool; return them, and the bytes that they took."""
+def serving_set(peer: type[Any], *, shared: bool) -> tuple[list[Any], float]:
+    """Capture eight sizes with 62 breaks each into one pool; return them, and the bytes that they took.
+
+    The arrays of each call are new ones, or two that all sizes share.
+    """
     weights = torch.randn(WIDTH, WIDTH, device="cuda") / WIDTH**0.5
-    x, out = (
-        torch.randn(SIZES[0] * 64, WIDTH, device="cuda"),
-        torch.zeros(SIZES[0] * 64, WIDTH, device="cuda"),
-    )
+    x, out, hidden, result = (torch.randn(SIZES[0] * 64, WIDTH, device="cuda") for _ in range(4))
     torch.mm(x, weights)
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
@@ -467,8 +468,8 @@ def serving_set(peer: type[Any]) -> tuple[list[Any], float]:
         with one.capture():
             h = x[:rows]
             for _ in range(BREAKS):
-                h = torch.mm(h, weights)
-                to = torch.empty_like(h)
+                h = torch.mm(h, weights, out=hidden[:rows] if shared else None)
+                to = result[:rows] if shared else torch.empty_like(h)
                 call(h, to)
                 h = to
             out[:rows].copy_(h)
@@ -568,11 +569,12 @@ def costs() -> int:
             f"replay of {BREAKS} breaks: "
             + ", ".join(f"{name} {each:.1f} us" for name, each in found.items())
         )
-        for name, peer in PEERS.items():
+        for shared, name in itertools.product((False, True), PEERS):
             with ag.measure_memory():
-                made, taken = serving_set(peer)
-            print(f"{len(SIZES)} sizes of {BREAKS} breaks in one pool, {name}: {taken / 2**20:.0f} MiB")
-            if peer is Ours:
+                made, taken = serving_set(PEERS[name], shared=shared)
+            arrays = "two arrays that all share" if shared else "new arrays for each call"
+            print(f"{len(SIZES)} sizes of {BREAKS} breaks, {arrays}, {name}: {taken / 2**20:.0f} MiB")
+            if name == "ours":
                 graphs = {f"rows {size * 64}": one.graph for size, one in zip(SIZES, made, strict=True)}
                 print(ag.memory_report(graphs))
             made.clear()

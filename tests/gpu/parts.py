@@ -56,6 +56,7 @@ frameworks and opens all drivers, which takes long on a GPU and shows nothing ab
 FOLDERS = (
     "backends",
     "breaks",
+    "control",
     "core",
     "diagnosis",
     "driver_rules",
@@ -81,6 +82,7 @@ PARTS = {
         "backends": tests("backends", "tests/backends"),
         "core": tests("core", "tests/core", *ignoring(["core/test_fast_sanitizers.py"])),
         "breaks": tests("captures with breaks", "tests/breaks"),
+        "control": tests("loops and branches", "tests/control"),
         "driver_rules": tests("the driver's rules", "tests/driver_rules"),
         "compat": tests("torch's names, and frameworks", "tests/compat", "tests/interop"),
         "graphed": tests("graphed functions", "tests/graphed", *ignoring(WITHOUT_COPIES)),
@@ -147,6 +149,9 @@ PARTS = {
             "Faults of captures with breaks, beside Meta's", "python tests/gpu/breaks_beside_peers.py faults"
         ),
         "costs": Part("What they cost, beside others", "python tests/gpu/breaks_beside_peers.py costs"),
+        "loops": Part(
+            "Loops that the device ends, beside cuda.core's", "python tests/gpu/loops_beside_peers.py"
+        ),
     },
     "gpus": {
         "tests": tests("several GPUs", "tests/gpu/test_several_gpus.py", "tests/gpu/test_ranks_of_gpus.py"),
