@@ -29,7 +29,7 @@ def work_of(backend):
         assert int(code) == 0
         return lambda stream: stream.fill(cell, 1)
     runtime = ag.backends.get(backend).driver
-    with runtime.current(runtime.primary_context(0)):
+    with runtime.current(runtime.place(0)):
         cell = int(runtime.call("cuMemAlloc", 64))
     return lambda stream: stream.fill(cell, 1, 64)
 
@@ -42,7 +42,7 @@ def device_free(backend):
 
         return hip.hipMemGetInfo()[1] // 1024
     runtime = ag.backends.get(backend).driver
-    with runtime.current(runtime.primary_context(0)):
+    with runtime.current(runtime.place(0)):
         return runtime.call("cuMemGetInfo")[0] // 1024
 
 

@@ -515,6 +515,7 @@ def test_ranks_are_compared_by_the_collectives_of_segments_and_calls(stream):
 
 
 @pytest.mark.promise("breaks-cost")
+@pytest.mark.skipif("'torch' in sys.modules", reason="torch's modes are compared, too")
 def test_a_break_needs_as_few_lines_as_the_guide_says(stream):
     x, package = np.zeros(8), os.path.dirname(ag.__file__)
     bodies = {
@@ -681,11 +682,12 @@ def test_calls_that_nobody_can_decorate_are_named(stream):
     for wrong in ([], "aten::mm", ["mm"], [int], 3):
         with pytest.raises(TypeError, match="breaks"):
             ag.graph(ag.Graph(), breaks=wrong)
-    with (
-        pytest.raises(ValueError, match="'aten::mm', and no framework that is imported has any"),
-        ag.graph(ag.Graph(), breaks=["aten::mm"]),
-    ):
-        pass
+    if "torch" not in sys.modules:
+        with (
+            pytest.raises(ValueError, match="'aten::mm', and no framework that is imported has any"),
+            ag.graph(ag.Graph(), breaks=["aten::mm"]),
+        ):
+            pass
     graph = ag.Graph()
     with (
         pytest.raises(ValueError, match="found by its name in no module"),

@@ -119,6 +119,7 @@ PARTS = {
         "heat": example("The heat equation", "heat_equation.py"),
         "gradient": example("Conjugate gradient", "conjugate_gradient.py"),
         "decode": example("A transformer's decode loop", "decode_loop.py"),
+        "ragged": example("An attention that reads lengths on the host", "ragged_attention.py"),
         "particles": example("Particles", "particles.py"),
         "training": example("A training step", "training_step.py"),
         "frameworks": example("torch, CuPy and Triton in one graph", "three_frameworks.py"),

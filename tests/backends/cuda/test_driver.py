@@ -129,7 +129,7 @@ def test_the_binding_has_all_that_is_named():
     text = "\n".join(path.read_text() for path in sources)
     of_some_versions = {
         *("cuStreamGetCaptureInfo_v3", "cuGraphNodeGetParams"),
-        *("cuGraphNodeGetToolsId", "cuGraphExecGetId"),
+        *("cuGraphNodeGetToolsId", "cuGraphExecGetId", "cuGraphAddNode_v2"),
     }
     named = {value for name, value in vars(CudaNames).items() if not name.startswith("_")}
     functions = named | set(re.findall(r"\bcu[A-Z]\w+", text)) - of_some_versions
@@ -147,6 +147,7 @@ def test_the_binding_has_all_that_is_named():
         driver.CUevent_record_flags,
         driver.CUstreamCaptureMode,
         driver.CUstreamUpdateCaptureDependencies_flags,
+        driver.CUgraphNodeType,
         driver.CUgraphInstantiate_flags,
         driver.CUgraphDebugDot_flags,
         driver.CUgraphMem_attribute,
