@@ -28,7 +28,7 @@ class ReplaysLateOnAStreamOfItsOwn(CpuBackend):
 
     def replay(self, executable: Any, stream: Any) -> None:
         own = self.create_stream(0)
-        self.launch(own, time.sleep, 0.002)
+        self.launch(own, time.sleep, 0.02)
         super().replay(executable, own)
 
 
