@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..interop import registry as interop
 from ..interop.base import Framework
-from .placement import check_place, writable
+from .placement import check_place, extent, writable
 
 if TYPE_CHECKING:
     from .._core.streams import Stream
@@ -129,6 +129,26 @@ def on_device(stream: Stream, copies: Callable[..., object], *args: Any) -> None
 def on_host(stream: Stream, copies: Callable[..., object], *args: Any) -> None:
     """Enqueue the copies of arrays whose libraries do not know of the stream."""
     stream._backend.launch(stream._native, copies, *args)
+
+
+def copy_all(pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Copy sources into targets as if at once: a source may lie in the target of another pair."""
+    types: list[Any] = [array_type_of(target) for target, _ in pairs]
+    sources = [
+        array_type_of(y).copy(y) if i and _overlaps_any(y, pairs[:i]) else y  # type: ignore[union-attr]
+        for i, (_, y) in enumerate(pairs)
+    ]
+    for (target, _), source, array_type in zip(pairs, sources, types, strict=True):
+        if array_type.kind == "tensor":
+            target, source = target.detach(), source.detach()
+        array_type.assign(target, source)
+
+
+def _overlaps_any(source: Any, before: Sequence[tuple[Any, Any]]) -> bool:
+    """Return True if an array may lie in one that is written before it is read."""
+    span = extent(source)
+    others = [extent(target) for target, _ in before]
+    return span is None or any(each is None or (each[0] < span[1] and span[0] < each[1]) for each in others)
 
 
 def detaching(assign: Assign) -> Assign:

@@ -12,12 +12,12 @@ from .._arrays.signatures import Reader
 from .._core import capture_table, stream_stack
 from .._core.capture import Capture, Captured, Where, part_of
 from .._core.labels import Labels, Mark
-from .._core.replay import Runner
+from .._core.replay import Runner, parts_in
 from .._interpreter import caller
 from ..errors import CaptureError, GraphStateError, UnsupportedError
 from ..interop import registry as interop
 from .marks import mark_until, thread
-from .segments import EagerCall, Live, SegmentedRunner
+from .segments import EagerCall, HostTest, Live, SegmentedRunner
 
 if TYPE_CHECKING:
     from .._core.capture import CaptureMode
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .._core.streams import Event
     from .._interpreter import Site
     from ..interop.base import Undo
-    from .segments import HostTest
 
 
 class _Events:
@@ -241,6 +240,21 @@ class Recording:
                 "work before it writes; capture with arguments for which the body runs.",
                 reason="other",
             )
+        try:
+            return self._called(made, function, args, kwargs, valid_rows, streams)
+        except BaseException as error:
+            give_up(self._graph, self, error, made.what)
+            raise
+
+    def _called(
+        self,
+        made: EagerCall,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        valid_rows: Callable[..., int] | None,
+        streams: tuple[object, ...],
+    ) -> Any:
         self.end_segment(made.what)
         made.valid_rows = valid_rows
         made.streams = self._runner.streams_of(streams)
@@ -273,7 +287,7 @@ class Recording:
         part.bodies = tuple([self._body(part, each, i == taken) for i, each in enumerate(bodies)])
         self._runner.steps.append(part)
         if taken is not None:
-            self._runner.go_on(part)
+            self._runner.go_on(part, self._names)
         self.begin_segment()
 
     def _body(self, part: HostTest, body: Callable[[], object], runs: bool) -> list[Runner | EagerPart]:
@@ -341,10 +355,11 @@ class Recording:
         """Raise `CaptureError` if captured work is known to use a live object, which no replay exchanges."""
         from .._checking.check import use_of
 
+        tests = [each.held for each in parts_in(self._runner.steps) if isinstance(each, HostTest)]
         for name, obj in self._names.items():
             for number, (captured, retained) in enumerate(self._segments, 1):
                 # the arguments of a call of the stream are a tuple; other objects are `Graph.retain`'s
-                use = use_of(obj, captured, [each for each in retained if isinstance(each, tuple)])
+                use = use_of(obj, captured, [*tests, *(each for each in retained if isinstance(each, tuple))])
                 if use:
                     raise CaptureError(
                         f"live: captured work uses the object that is named {name!r} ({use}, in segment "
@@ -381,3 +396,14 @@ class Recording:
             self._entry = None
         self._guard = None
         self._segments.clear()
+
+
+def give_up(graph: BaseGraph, recording: Recording | None, error: BaseException, what: str) -> None:
+    """Abandon a capture of which a part has failed, even if the program goes on. Raises as its end would."""
+    try:
+        if graph._capture is not None:
+            graph._abandon(error)
+    finally:
+        if recording is not None:
+            recording.drop()
+        graph._lost = f"{what} failed in the capture, which was abandoned; capture again"

@@ -9,11 +9,20 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
-from .._arrays.arrays import detaching, on_device, on_host
+from .._arrays.arrays import copy_all, on_device, on_host
 from .._arrays.containers import leaves_of, only_tuples, rebuild
 from .._arrays.placement import extent, works_on_host
 from .._core import stream_stack
-from .._core.replay import Binding, ConditionalPart, EagerPart, Runner, calls_in, make_room, segments_in
+from .._core.replay import (
+    Binding,
+    ConditionalPart,
+    EagerPart,
+    Runner,
+    calls_in,
+    make_room,
+    parts_in,
+    segments_in,
+)
 from .._core.streams import Stream, as_stream, describe, innermost
 from ..backends.base import Capability
 from ..errors import CaptureError, GraphStateError, UnsupportedError
@@ -45,6 +54,10 @@ _REFUSED: dict[str, str] = {
 
 _WITH_BREAKS = "a graph with breaks"
 _WITH_TESTS = "a graph with loops or branches that the host tests"
+_REFUSED_BY = {
+    kind: {what: sentence.format(kind) for what, sentence in _REFUSED.items()}
+    for kind in (_WITH_BREAKS, _WITH_TESTS)
+}
 
 _NOTHING = object()
 
@@ -191,14 +204,7 @@ class EagerCall(EagerPart):
             )
         pairs = [pair for pair in zip(self._results, leaves, strict=True) if pair[0] is not pair[1]]
         if pairs:
-            self._copies(stream, self._assign, pairs)
-
-    def _assign(self, pairs: Iterable[tuple[Any, Any]]) -> None:
-        for target, source in pairs:
-            array_type = self._reader.array_type(target)
-            assert array_type is not None
-            assign = detaching(array_type.assign) if array_type.kind == "tensor" else array_type.assign
-            assign(target, source)
+            self._copies(stream, copy_all, pairs)
 
     def _join(self) -> None:
         """Have the current stream wait for the work that the call has left on others."""
@@ -321,6 +327,7 @@ class SegmentedRunner(Runner):
         "_run",
         "_waits_here",
         "noted",
+        "refused",
         "steps",
     )
 
@@ -339,9 +346,10 @@ class SegmentedRunner(Runner):
         self._bound: dict[Any, list[Step]] = {}
         self._live: Mapping[str, object] = {}
         """Those of the run that is under way, if it comes to loops or branches."""
+        self.refused = _REFUSED_BY[_WITH_BREAKS]
         self._run: object = None
         """Stands for the run that is under way."""
-        self._last = place.stream
+        self._last = place.stream.held()
         """The stream of the latest run."""
 
     # ---- in the capture ------------------------------------------------------------------------
@@ -356,10 +364,10 @@ class SegmentedRunner(Runner):
         if runs:
             Binding(segment, self._captured_on.held()).launch()
 
-    def go_on(self, part: HostTest) -> None:
+    def go_on(self, part: HostTest, live: Mapping[str, object]) -> None:
         """Go on with a loop or a branch whose body has just run for the first time."""
         stream = self._captured_on
-        self._live = {}
+        self._live = live
         stream_stack.within(stream, part.run, stream, self._bodies_of(part, stream), 1)
 
     def settle(self) -> None:
@@ -383,9 +391,10 @@ class SegmentedRunner(Runner):
         self.counted = _sum(each.counted for each in segments)
         self.beside = self._captured_on is not graph._home
         self.retained += tuple(graph._retained or ())
-        self.observations = tuple(each for part in self.steps for each in part.observations)
+        self.observations = tuple(each for part in parts_in(self.steps) for each in part.observations)
         self.lease = lease
         self._lives = frozenset(name for each in self.calls for name in each.lives)
+        self.refused = _REFUSED_BY[self._kind()]
         if ran and self.beside:  # what follows the block there comes after this first run
             self._follow(self.home if graph._home is None else graph._home)
 
@@ -411,12 +420,6 @@ class SegmentedRunner(Runner):
     def node_count(self) -> int:
         """Return how many nodes and calls there are so far."""
         return sum(1 if isinstance(each, EagerPart) else each.counted or 0 for each in self.steps)
-
-    @property
-    def refused(self) -> Mapping[str, str]:  # type: ignore[override]
-        """What such a graph refuses in every state: the sentence by operation."""
-        kind = self._kind()
-        return {what: sentence.format(kind) for what, sentence in _REFUSED.items()}
 
     def _kind(self) -> str:
         return _WITH_BREAKS if self.calls else _WITH_TESTS
@@ -473,6 +476,9 @@ class SegmentedRunner(Runner):
             try:
                 self._begin_run(mine)
                 self._check_live(live)
+                check = self._current.check
+                if check is not None:
+                    check()
                 if stream._is_capturing():
                     raise CaptureError(
                         f"replay onto the {describe(stream)}, which is capturing: {self._kind()} "
@@ -505,16 +511,17 @@ class SegmentedRunner(Runner):
 
     def _follow(self, stream: Stream) -> None:
         """Have a stream wait for the last run, if that is on another one."""
-        last, self._last = self._last, stream
+        last = self._last
         if self._key(last) != self._key(stream):
             last.synchronize() if self._waits_here else stream.wait(last)
+            self._last = stream.held()
 
     def _check_live(self, live: Mapping[str, object]) -> None:
         wanted = self._lives
         if live.keys() != wanted:
             missing, more = sorted(wanted - live.keys()), sorted(live.keys() - wanted)
             fact = f"no {missing[0]!r} was given" if missing else f"the capture has no live {more[0]!r}"
-            raise GraphStateError(f"Graph.replay(): {fact}; live= gives {sorted(wanted)}.")
+            raise GraphStateError(f"Graph.replay(): {fact}; pass exactly {sorted(wanted)} as live=.")
 
     def _make(self, steps: Iterable[Step], stream: Stream, live: Mapping[str, object]) -> None:
         with ExitStack() as stack:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.arrays import array_type_of, on_device, on_host
+from .._arrays.arrays import array_type_of, copy_all, on_device, on_host
 from .._arrays.placement import check_place, extent, works_on_host
 from .._core.current_stream import current_stream
 from ..backends.base import Capability, unsupported
@@ -156,27 +156,6 @@ def carry_on(stream: Stream | None, carry: tuple[Any, ...], results: Any, what: 
     if not pairs:
         return
     if stream is None:
-        _copy_all(pairs)
+        copy_all(pairs)
     else:
-        (on_host if works_on_host(stream) else on_device)(stream, _copy_all, pairs)
-
-
-def _copy_all(pairs: list[tuple[Any, Any]]) -> None:
-    """Copy as if all copies were made at once: results may lie in the arrays that others go to."""
-    types: list[Any] = [array_type_of(target) for target, _ in pairs]
-    if len(pairs) > 1:
-        pairs = [
-            (x, array_type_of(y).copy(y) if _overlaps_any(y, pairs[:i]) else y)  # type: ignore[union-attr]
-            for i, (x, y) in enumerate(pairs)
-        ]
-    for (target, source), array_type in zip(pairs, types, strict=True):
-        if array_type.kind == "tensor":
-            target, source = target.detach(), source.detach()
-        array_type.assign(target, source)
-
-
-def _overlaps_any(source: Any, before: list[tuple[Any, Any]]) -> bool:
-    """Return True if an array may lie in one that is written before it is read."""
-    span = extent(source)
-    others = [extent(target) for target, _ in before]
-    return span is None or any(each is None or (each[0] < span[1] and span[0] < each[1]) for each in others)
+        (on_host if works_on_host(stream) else on_device)(stream, copy_all, pairs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._breaks.recording import give_up
 from .._breaks.segments import HostTest
 from .._core.current_stream import current_stream
 from .._interpreter import boolean, caller, integer, runs_later
@@ -31,7 +32,10 @@ class Loop:
 
     @property
     def count(self) -> int:
-        """How many times the body has run: in the call, or in the last replay that has reached the loop."""
+        """How many times the body has run: in the call, or in the last replay that has reached the loop.
+
+        Before the first such replay it says nothing.
+        """
         return self._count()
 
 
@@ -188,11 +192,5 @@ def _record(
         recording.test(test, bodies)
         return lambda: test.count
     except BaseException as error:
-        try:
-            if graph._capture is not None:
-                graph._abandon(error)
-        finally:
-            if recording is not None:
-                recording.drop()
-            graph._lost = f"{test.what} failed in the capture, which was abandoned; capture again"
+        give_up(graph, recording, error, test.what)
         raise

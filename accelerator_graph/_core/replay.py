@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from .._interpreter.interruptions import Section
@@ -417,24 +417,27 @@ class ConditionalPart(EagerPart):
         return 0
 
 
+def parts_in(parts: Iterable[Runner | EagerPart]) -> Iterator[Runner | EagerPart]:
+    """Yield the parts in order: what is in the body of a loop or a branch ahead of the loop or branch."""
+    for each in parts:
+        if isinstance(each, ConditionalPart):
+            for body in each.bodies:
+                yield from parts_in(body)
+        yield each
+
+
 def segments_in(parts: Iterable[Runner | EagerPart]) -> Iterator[Runner]:
     """Yield the segments, those in the bodies of loops and branches as well."""
-    for each in parts:
-        if isinstance(each, Runner):
-            yield each
-        elif isinstance(each, ConditionalPart):
-            for body in each.bodies:
-                yield from segments_in(body)
+    return (each for each in parts_in(parts) if isinstance(each, Runner))
 
 
 def calls_in(parts: Iterable[Runner | EagerPart]) -> Iterator[EagerPart]:
     """Yield the eager calls, those in the bodies of loops and branches as well."""
-    for each in parts:
-        if isinstance(each, ConditionalPart):
-            for body in each.bodies:
-                yield from calls_in(body)
-        elif isinstance(each, EagerPart):
-            yield each
+    return (
+        each
+        for each in parts_in(parts)
+        if isinstance(each, EagerPart) and not isinstance(each, ConditionalPart)
+    )
 
 
 class Runner:
@@ -468,7 +471,7 @@ class Runner:
         "retained",
     )
 
-    refused: ClassVar[Mapping[str, str]] = {}
+    refused: Mapping[str, str] = {}
     """What such a graph refuses in every state: the sentence by operation."""
 
     def __init__(self, captured: Captured | None, keep: bool, home: Stream, lease: Lease) -> None:

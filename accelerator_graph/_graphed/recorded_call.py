@@ -53,8 +53,8 @@ class RecordedCall:
     """Sees that calls are alike."""
     guard_tried: bool = False
     """Whether that was made, if it can be."""
-    has_run: bool = False
-    """Whether its capture was the run of the next call."""
+    ran_for: Leaves | None = None
+    """The values of the call whose run the capture was, until they are asked for."""
     writes_vary: bool = False
     """Whether a run may write other arguments than the capture, which count their writes."""
 
@@ -72,9 +72,8 @@ class RecordedCall:
         stream, inputs, result = where.stream, self.inputs, self.result
         if where.entered:
             return stream_stack.within(stream, self.run, leaves, where._replace(entered=False))
-        if self.has_run:
-            self.has_run = False
-        else:
+        ran, self.ran_for = self.ran_for is leaves, None
+        if not ran:
             inputs.copy_in(leaves, stream)
             versions = inputs.versions() if self.writes_vary else None
             where.launch()
@@ -206,7 +205,8 @@ class Recorder:
             calls = eager_calls(graph)
             streams = ReplayStreams(graph, self._order, stream, copied, host, bound=not calls)
             made = graph, pool, inputs, result, streams, self._order, wanted.call.signature
-            recorded = RecordedCall(*made, wanted.arrays, mode, why, has_run=bool(breaks))
+            recorded = RecordedCall(*made, wanted.arrays, mode, why)
+            recorded.ran_for = leaves if breaks else None
             recorded.guard_tried, recorded.writes_vary = bool(calls), bool(calls) and not host
             return recorded
         except BaseException:

@@ -247,17 +247,17 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
 
     def read(self, stream: Any, src: Any, nbytes: int) -> bytes:
         """Copy to pinned memory, and wait. Each reading that is under way has some of its own."""
-        blocks = self.driver.pinned
-        size, address = blocks.pop() if blocks else (0, 0)
+        blocks, size, address = self.driver.pinned, 0, 0
+        with suppress(IndexError):
+            size, address = blocks.pop()
         if size < nbytes:
             size = max(nbytes, _PINNED_BYTES)
             address = DriverBackend.host_memory(self, stream, size)
-        try:
-            self.copy(stream, address, src, nbytes)
-            self.synchronize(stream)
-            return ctypes.string_at(address, nbytes)
-        finally:
-            blocks.append((size, address))
+        self.copy(stream, address, src, nbytes)
+        self.synchronize(stream)
+        found = ctypes.string_at(address, nbytes)
+        blocks.append((size, address))  # not if this was interrupted: the copy may be under way
+        return found
 
     def host_memory(self, stream: Any, nbytes: int) -> int:
         """Return the address of pinned memory that all devices can write."""

@@ -311,6 +311,49 @@ def test_in_a_capture_with_breaks_the_loop_runs_as_it_is_recorded(stream):
 
 
 @pytest.mark.promise("control-breaks")
+def test_live_objects_and_collectives_of_bodies_are_known(stream):
+    n, seen, given = np.array([3]), [], [0]
+    graph = ag.Graph()
+
+    def body():
+        ag.eager(seen.extend)(ag.live("steps", given))
+        ag.note_collective("all_reduce", "float32", 4)
+
+    with ag.graph(graph, breaks=True):
+        ag.note_collective("all_reduce", "float32", 4)
+        launch(int)
+        countdown(n, body)
+    assert seen == [0, 0, 0]
+    assert len(graph.collectives) == 2
+    n[0] = 2
+    graph.replay(live={"steps": [7]})
+    assert seen[3:] == [7, 7]
+
+
+def test_a_flag_can_not_be_live(stream):
+    n, graph = np.array([1]), ag.Graph()
+
+    def capture():
+        with ag.graph(graph, breaks=True):
+            ag.eager(len)(ag.live("n", n))
+            countdown(n)
+
+    with pytest.raises(ag.CaptureError, match=r"'n'"):
+        capture()
+    assert graph.state == "empty"
+
+
+def test_what_is_watched_is_checked_at_each_replay(stream):
+    graph, watched = ag.Graph(), np.zeros(3)
+    with graph:
+        ag.cond(np.array([1]), lambda: launch(int))
+    graph.watch(watched)
+    graph.replay()
+    del watched
+    with pytest.raises(ag.GraphStateError):
+        graph.replay()
+
+
 def test_an_eager_call_in_a_body_that_does_not_run_is_refused(stream):
     graph = ag.Graph()
     with (

@@ -268,3 +268,31 @@ def test_what_a_call_raises_while_it_is_watched_passes(cell):
 def test_options_that_do_not_go_together(options):
     with pytest.raises(ValueError, match="on_capture_error='break' is for copied inputs and without verify="):
         graphed(len, **options)
+
+
+@pytest.mark.needs("cpu")
+def test_an_interrupt_between_the_capture_and_its_call_gives_no_other_call_that_result(monkeypatch):
+    import numpy as np
+
+    def ready(self, *args):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    @ag.eager
+    def look(x):
+        return x * 1
+
+    def run(x):
+        out = np.empty_like(x)
+        ag.current_stream().launch(np.add, x, look(x), out)
+        return out
+
+    with ag.Stream(backend="cpu") as stream:
+        f = ag.graphed(run, warmup=1, on_capture_error="break")
+        f(np.full(2, 1.0))
+        monkeypatch.setattr("accelerator_graph._graphed.call_order.ReplayStreams.ready", ready)
+        with pytest.raises(KeyboardInterrupt):
+            f(np.full(2, 10.0))
+        found = f(np.full(2, 50.0))
+        stream.synchronize()
+        assert found.tolist() == [100, 100]

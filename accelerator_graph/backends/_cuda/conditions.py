@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 from ctypes import c_uint32, c_uint64
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
@@ -85,8 +86,8 @@ PERMITTED = frozenset(("kernel", "memset", "memcpy", "empty", "graph", "conditio
 """The nodes that the driver takes in a body. It finds others when the whole is instantiated."""
 
 _COUNTERS = 4096
-"""How many loops can be alive in a context. What is free longest is used again first, so that a run that is
-under way when its graph goes disturbs nobody."""
+"""For how many loops memory is allocated at once. What is free longest is used again first, so that a run
+that is under way when its graph goes disturbs nobody."""
 
 
 class Tests:
@@ -96,8 +97,14 @@ class Tests:
         relaxed = driver.relaxed(place).run
         module = relaxed(driver.call, "cuModuleLoadData", PTX)
         self.kernel: Any = driver.call("cuModuleGetFunction", module, KERNEL)
-        memory = int(relaxed(driver.call, "cuMemAlloc", 8 * _COUNTERS))
-        self.free = deque(range(memory, memory + 8 * _COUNTERS, 8))
+        self.allocate = partial(relaxed, driver.call, "cuMemAlloc", 8 * _COUNTERS)
+        self.free: deque[int] = deque()
+        self.more()
+
+    def more(self) -> None:
+        """Get memory for more counts."""
+        memory = int(self.allocate())
+        self.free.extend(range(memory, memory + 8 * _COUNTERS, 8))
 
 
 class Condition:
@@ -124,6 +131,8 @@ class Condition:
         self.flag = flag
         self.nbytes = nbytes
         self.limit = NO_LIMIT if limit is None else limit
+        if not tests.free:
+            tests.more()
         self.count = tests.free.popleft()
         """The address of the number of runs."""
         finalize(self, tests.free.append, self.count).atexit = False
