@@ -773,9 +773,8 @@ class graph(Generic[G]):
     ) -> None:
         if not isinstance(g, BaseGraph):
             raise TypeError(f"graph: the argument must be an accelerator_graph.Graph, not {g!r}.")
-        self._pool = (
-            () if pool is None else (pools.check_pool(pool),)
-        )  # (0, 0) is a new pool, None the graph's
+        # (0, 0) is a new pool, None the graph's
+        self._pool = () if pool is None else (pools.check_pool(pool),)
         self._mode = None if capture_error_mode is None else check_mode(capture_error_mode)
         self._graph = g
         self._stream = None if stream is None else as_stream(stream, g._backend_name)

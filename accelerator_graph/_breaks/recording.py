@@ -241,39 +241,38 @@ class Recording:
                 reason="other",
             )
         try:
-            return self._called(made, function, args, kwargs, valid_rows, streams)
+            self.end_segment(made.what)
+            made.valid_rows = valid_rows
+            made.streams = self._runner.streams_of(streams)
+            made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)
+            self._runner.settle()
+            result = self._between(made, function, args, kwargs)
+            made.first(result, args, kwargs)
+            self._runner.steps.append(made)
+            self.begin_segment()
+            return result
         except BaseException as error:
             give_up(self._graph, self, error, made.what)
             raise
 
-    def _called(
+    def _between(
         self,
         made: EagerCall,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        valid_rows: Callable[..., int] | None,
-        streams: tuple[object, ...],
     ) -> Any:
-        self.end_segment(made.what)
-        made.valid_rows = valid_rows
-        made.streams = self._runner.streams_of(streams)
-        made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)
-        self._runner.settle()
+        """Call a function while this thread has no capture with breaks."""
         thread.recording = None
         thread.calls += 1
         capture_table.thread.between = made.observations
         try:
-            result = function(*args, **kwargs)
+            return function(*args, **kwargs)
         except BaseException as error:
             error.add_note(f"It came from {made.what}.")
             raise
         finally:
             thread.recording, capture_table.thread.between = self, None
-        made.first(result, args, kwargs)
-        self._runner.steps.append(made)
-        self.begin_segment()
-        return result
 
     def test(self, part: HostTest, bodies: Sequence[Callable[[], object]]) -> None:
         """Record a loop or a branch whose flag the host reads, and run it if segments run.

@@ -20,23 +20,12 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._breaks import marks
-from accelerator_graph._core import capture_table
 from accelerator_graph.diagnosis.ranks import RankRecord, compare
 from accelerator_graph.inspection.progress import markers_of
-from core.test_interrupts import Interrupter, sample
+from core.test_interrupts import Interrupter, nothing_is_captured, sample
+from graphed.functions import launch
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "breaks.md"
-
-
-@pytest.fixture
-def stream():
-    with ag.Stream(backend="cpu") as stream:
-        yield stream
-        stream.synchronize()
-
-
-def launch(work, *args):
-    ag.current_stream().launch(work, *args)
 
 
 @dataclass
@@ -895,10 +884,8 @@ def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(error):
         if not (where := interrupter.where):
             break
         assert graph.state in ("empty", "ready"), where
-        assert not capture_table.live, where
-        assert not capture_table.thread.graphs, where
+        nothing_is_captured(where)
         assert marks.thread.recording is None, where
-        assert ag.current_stream(required=False) is None, where
         stream.synchronize()
         graph.reset()
         log.clear()

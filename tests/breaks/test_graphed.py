@@ -13,17 +13,7 @@ import accelerator_graph as ag
 from accelerator_graph._breaks import marks
 from accelerator_graph._core import capture_table
 from core.test_interrupts import Interrupter, sample
-
-
-@pytest.fixture
-def stream():
-    with ag.Stream(backend="cpu") as stream:
-        yield stream
-        stream.synchronize()
-
-
-def launch(work, *args):
-    ag.current_stream().launch(work, *args)
+from graphed.functions import launch
 
 
 class Step:

@@ -8,18 +8,8 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import capture_table
-from core.test_interrupts import Interrupter, sample
-
-
-@pytest.fixture
-def stream():
-    with ag.Stream(backend="cpu") as stream:
-        yield stream
-        stream.synchronize()
-
-
-def launch(work, *args):
-    ag.current_stream().launch(work, *args)
+from core.test_interrupts import Interrupter, nothing_is_captured, sample
+from graphed.functions import launch
 
 
 def countdown(flag, body=lambda: None, **how):
@@ -464,9 +454,7 @@ def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(error):
         if not (where := interrupter.where):
             break
         assert graph.state in ("empty", "ready"), where
-        assert not capture_table.live, where
-        assert not capture_table.thread.graphs, where
-        assert ag.current_stream(required=False) is None, where
+        nothing_is_captured(where)
         stream.synchronize()
         graph.reset()
         assert log == [], where

@@ -6,9 +6,9 @@ from contextlib import nullcontext
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, ownership, pools
+from accelerator_graph._core import ownership, pools
 from accelerator_graph.backends.cpu import CpuBackend
-from core.test_interrupts import Interrupter, framework  # noqa: F401
+from core.test_interrupts import Interrupter, framework, nothing_is_captured  # noqa: F401
 from lanes import sample, step
 
 CELL = bytearray(1)
@@ -101,9 +101,7 @@ def test_an_interrupt_at_any_line_leaves_either_work(way, keep, backend, capsys)
         graph, bound, stream, log, interrupter, raised = attempt(way, keep, at, backend)
         where = f"interrupted at line {at} of {lines}, {interrupter.where}"
         assert raised or not interrupter.where, where
-        assert not capture_table.live, where
-        assert not capture_table.thread.graphs, where
-        assert ag.current_stream(required=False) is None, where
+        nothing_is_captured(where)
         assert graph.state in (("ready", "captured") if keep else ("ready",)), where
         if graph.state == "captured":
             dropped.add(interrupter.where)

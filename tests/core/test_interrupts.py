@@ -88,6 +88,13 @@ class Interrupter:
         return self
 
 
+def nothing_is_captured(where):
+    """Check that no capture is under way, and that this thread has no current stream."""
+    assert not capture_table.live, where
+    assert not capture_table.thread.graphs, where
+    assert ag.current_stream(required=False) is None, where
+
+
 def body_passes(stream, log):
     stream.launch(log.append, 1)
 
@@ -157,9 +164,7 @@ def test_an_interrupt_at_any_line_leaves_no_trace(way, body, error):
         graph, stream, log, interrupter = attempt(way, body, at, pool, error)
         where = f"interrupted at line {at} of {lines}, {interrupter.where}"
         assert graph.state in ("empty", "ready"), where
-        assert not capture_table.live, where
-        assert not capture_table.thread.graphs, where
-        assert ag.current_stream(required=False) is None, where
+        nothing_is_captured(where)
         assert stream._backend.capture_status(stream.native) == "none", where
         stream.synchronize()
         assert log == [], where
@@ -294,9 +299,7 @@ def test_an_interrupt_at_any_line_of_a_call_leaves_a_graph_that_works(call, tmp_
         interrupter.strike(CALLS[call], graph, stream, tmp_path / "graph.json")
         if not (where := interrupter.where):
             break
-        assert not capture_table.live, where
-        assert not capture_table.thread.graphs, where
-        assert ag.current_stream(required=False) is None, where
+        nothing_is_captured(where)
         assert gc.isenabled(), where
         assert gc.callbacks == collecting, where
         assert (threading.gettrace(), threading.getprofile()) == watching, where

@@ -7,14 +7,6 @@ from accelerator_graph.interop import registry as interop
 
 
 @pytest.fixture
-def stream():
-    """The current stream, of the CPU backend."""
-    with ag.Stream(backend="cpu") as stream:
-        yield stream
-        stream.synchronize()
-
-
-@pytest.fixture
 def device(monkeypatch):
     """The stand-in for a device, with its framework imported."""
     from graphed import fakes  # which needs NumPy

@@ -1,4 +1,4 @@
-"""Captures with breaks of torch's work, by torch's build for the CPU."""
+"""Captures with breaks of programs in torch, with its build for the CPU."""
 
 import pytest
 import torch
