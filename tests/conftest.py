@@ -206,16 +206,6 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def stream() -> Iterator[Any]:
-    """The current stream, of the CPU backend."""
-    import accelerator_graph as ag
-
-    with ag.Stream(backend="cpu") as stream:
-        yield stream
-        stream.synchronize()
-
-
-@pytest.fixture
 def run_inner(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., inner.Outcome]:
     """`inner.run` with a log. What fails there is reported as tests of this run, and this test fails."""
 

@@ -4,6 +4,9 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph.interop import registry as interop
+from core.fixtures import stream
+
+__all__ = ["device", "pair", "stream", "torch_stream"]
 
 
 @pytest.fixture
