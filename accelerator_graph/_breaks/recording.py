@@ -196,6 +196,7 @@ class Recording:
     def add(self, capture: Capture, runner: Runner) -> None:
         """Take a segment that has ended, and run it."""
         graph = self._graph
+        capture.retained.append(capture.lease)
         self._segments.append((runner.kept(), capture.retained))
         capture.lease.capturing = True  # until the next segment, or until this lease is released
         graph._runner = runner
@@ -347,7 +348,7 @@ class Recording:
         self._leave()
 
     def retained(self) -> tuple[object, ...]:
-        """Return what the work of all segments keeps alive."""
+        """Return what the work of all segments keeps alive, with their parts in pools."""
         return tuple(each for _, retained in self._segments for each in retained)
 
     def _refuse_used_live_objects(self) -> None:

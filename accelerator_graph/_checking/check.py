@@ -223,7 +223,7 @@ class _Places:
         kept = [*runner.retained, *retained, *(() if changes is None else changes.kept)]
         alive = [each.span for each in arrays if each.is_there()]
         self._living = _Spans([*own, *alive, *_spans_of(kept)])
-        self._own_pools: set[PoolId] = {runner.lease.id, runner.lease.shown}
+        self._own_pools = _pools_of(runner)
         self._pools = _pools_of_graphs(runner)
         blocks = [
             _Block(each, owner, framework)
@@ -330,8 +330,14 @@ def _pools_of_graphs(runner: Runner) -> set[PoolId]:
     for each in ownership.tracked():
         other = each._runner if isinstance(each, BaseGraph) else None
         if other is not None and other is not runner:
-            found |= {other.lease.id, other.lease.shown}
+            found |= _pools_of(other)
     return found
+
+
+def _pools_of(runner: Runner) -> set[PoolId]:
+    """Return the pools of a graph, with those of loops' bodies and of graphs inside it."""
+    leases = runner.lease.with_others(runner.retained)
+    return {number for lease in leases for number in (lease.id, lease.shown)}
 
 
 class _Spans:

@@ -36,7 +36,7 @@ class Measured(NamedTuple):
     host: Difference
     """How much more memory of the process's heap was in use afterwards."""
     touched: Set[int] | None
-    """The segments of the pool, by address, that the graph's work uses; None if that is not known."""
+    """The segments of the pools, by address, that the graph's work uses; None if that is not known."""
 
 
 class Before(NamedTuple):
@@ -52,10 +52,12 @@ def before_instantiation(captured: Owned) -> Before:
     return Before(None if memory is None else memory.free, heap_bytes())
 
 
-def after_instantiation(before: Before, captured: Owned, home: Stream, lease: Lease) -> Measured:
+def after_instantiation(
+    before: Before, captured: Owned, home: Stream, lease: Lease, retained: Iterable[object]
+) -> Measured:
     """End the measurement of an instantiation, while there is still the graph."""
     heap, memory = heap_bytes(), device_memory(captured)
-    contents = pool_contents(home, lease)
+    contents = pool_contents(home, lease.with_others(retained))
     touched = contents and touched_segments(contents.segments, captured)
     backend = home.backend
     return Measured(
@@ -85,10 +87,11 @@ def device_memory(made: Owned) -> DeviceMemory | None:
         return None
 
 
-def pool_contents(home: Stream, lease: Lease) -> PoolContents | None:
-    """Return what frameworks have in a graph's pool; None if one of them does not report."""
+def pool_contents(home: Stream, leases: Iterable[Lease]) -> PoolContents | None:
+    """Return what frameworks have in a graph's pools; None if one of them does not report."""
     frameworks = stream_stack.taking_part(home._backend)
-    found = [interop.pool_contents(frameworks, each, home.device) for each in {lease.id, lease.shown}]
+    ids = {number for lease in leases for number in (lease.id, lease.shown)}
+    found = [interop.pool_contents(frameworks, each, home.device) for each in ids]
     known = [each for each in found if each is not None]
     if len(known) < len(found):
         return None

@@ -222,6 +222,19 @@ class Lease:
         other.capturing, other._pool = False, self._pool
         return other
 
+    def with_others(self, retained: Iterable[object]) -> list[Lease]:
+        """Return a graph's parts in pools: this one, its own, and those among what its work keeps alive.
+
+        Others are of segments, of the bodies of loops and branches, and of graphs whose runs are recorded.
+        """
+        found, rest = [self], [*retained]
+        for each in rest:
+            if isinstance(each, Lease):
+                found.append(each)
+            elif isinstance(each, tuple):
+                rest += each
+        return found
+
     @property
     def in_use(self) -> bool:
         """Whether frameworks take part, which may have memory there."""

@@ -576,11 +576,11 @@ class Runner:
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
         if due:  # the old one, or what an interrupt has left of it
             drain()
-        self.exchange(self.make(captured, self.lease))
+        self.exchange(self.make(captured, self.lease, self.retained))
         if not self.keeps_graph:
             self.captured = None
 
-    def make(self, captured: Captured, lease: Lease) -> Executable:
+    def make(self, captured: Captured, lease: Lease, retained: tuple[object, ...]) -> Executable:
         """Make an executable of a graph, which nothing launches yet."""
         before = None
         if measuring.depth:
@@ -595,7 +595,7 @@ class Runner:
         elif captured.recorder is not captured.backend:
             executable.work = captured
         if before is not None:
-            executable.measured = after_instantiation(before, captured, self.home, lease)
+            executable.measured = after_instantiation(before, captured, self.home, lease, retained)
         return executable
 
     def exchange(self, executable: Executable) -> None:

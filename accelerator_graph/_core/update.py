@@ -127,7 +127,7 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
                 executable = runner.launchable()
             else:
                 check_shareable(work.captured, what)
-                executable = runner.make(work.captured, work.lease)
+                executable = runner.make(work.captured, work.lease, work.retained)
             taken = graph, runner, work, executable, misfit is not None, counted
             _take(*taken)
         except BaseException as error:

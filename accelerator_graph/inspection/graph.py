@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from .text import count
 
 if TYPE_CHECKING:
     from .._core.capture import Captured
+    from .._core.pools import Lease
+    from ..interop.base import PoolContents
 
 
 def describe(graph: BaseGraph) -> GraphDescription:
@@ -152,7 +155,7 @@ def graph_memory(graph: BaseGraph) -> GraphMemory:
     """Return how much memory a captured graph takes."""
     runner = graph._runner
     assert runner is not None
-    return _of(runner, "", {})
+    return _of(runner, "", {}, _graphs_of_pools())
 
 
 def memory_report(graphs: Mapping[str, BaseGraph] | Iterable[BaseGraph] | None = None) -> MemoryReport:
@@ -181,6 +184,7 @@ def memory_report(graphs: Mapping[str, BaseGraph] | Iterable[BaseGraph] | None =
     else:
         raise TypeError(f"memory_report: the argument must be an iterable of graphs, not {graphs!r}.")
     pools: dict[_PoolKey, PoolMemory] = {}
+    sharing = _graphs_of_pools()
     devices: dict[tuple[str, int], DeviceMemory] = {}
     runners: set[replay.Runner] = set()
     found = []
@@ -190,21 +194,23 @@ def memory_report(graphs: Mapping[str, BaseGraph] | Iterable[BaseGraph] | None =
         runner = graph._runner
         if runner is not None and runner not in runners:
             runners.add(runner)
-            found.append(_of(runner, name, pools))
+            found.append(_of(runner, name, pools, sharing))
             _ask_device(runner, devices)
     found.sort(key=lambda each: (-each.nbytes, -(each.nodes or 0), each.name))
     return MemoryReport(tuple(found), tuple((*where, memory) for where, memory in devices.items()))
 
 
-def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> GraphMemory:
+def _of(
+    runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory], sharing: Counter[_PoolKey]
+) -> GraphMemory:
     home = runner.home
-    first, second = runner.lease.shown
-    key = home.backend, home.device, (first, second)
-    if key not in pools:
-        pools[key] = _pool(runner, key)
-    pool = pools[key]
+    leases = _leases_of(runner)
+    for key, lease in leases.items():
+        if key not in pools:
+            pools[key] = _pool(key, sharing[key], measuring.pool_contents(home, [lease]))
+    own = tuple(pools[key] for key in leases)
     parts = [*replay.segments_in(runner.parts)]
-    touched = [_touched(each, pool) for each in parts]
+    touched = [_touched(each, own) for each in parts]
     segments = None if None in touched else tuple(sorted({at for each in touched if each for at in each}))
     try:
         nodes: int | None = runner.num_nodes()
@@ -218,9 +224,9 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
         _sum(map(_executable, parts)),
         _sum(map(_executable_on_host, parts)),
         _sum(map(_definition, parts)),
-        _sum_of_touched(runner, pool, segments),
+        _sum_of_touched(runner, own, segments),
         segments,
-        pool,
+        own,
         _results([*replay.calls_in(runner.parts)]),
     )
 
@@ -292,31 +298,36 @@ def _host_bytes(made: ownership.Owned) -> int | None:
         return None
 
 
-def _touched(runner: replay.Runner, pool: PoolMemory) -> tuple[int, ...] | None:
+def _touched(runner: replay.Runner, pools: Sequence[PoolMemory]) -> tuple[int, ...] | None:
     """Return the segments that the graph uses, by address."""
-    if pool.held.nbytes is None:
+    if any(pool.held.nbytes is None for pool in pools):
         return None
     captured, measured = runner.captured, runner.measured
+    segments = sorted(segment for pool in pools for segment in pool.segments)
     if captured is not None:
-        found = measuring.touched_segments(pool.segments, captured)
-    elif not pool.segments:
+        found = measuring.touched_segments(segments, captured)
+    elif not segments:
         found = frozenset()
     else:
         found = None if measured is None else measured.touched
     return None if found is None else tuple(sorted(found))
 
 
-def _sum_of_touched(runner: replay.Runner, pool: PoolMemory, touched: tuple[int, ...] | None) -> MemoryAmount:
+def _sum_of_touched(
+    runner: replay.Runner, pools: Sequence[PoolMemory], touched: tuple[int, ...] | None
+) -> MemoryAmount:
+    segments = [segment for pool in pools for segment in pool.segments]
     if touched is not None:
         return MemoryAmount(
-            sum(segment.nbytes for segment in pool.segments if segment.address in touched),
+            sum(segment.nbytes for segment in segments if segment.address in touched),
             "the whole segments of the pool into which the parameters of its nodes point; what is found only "
             "by pointers in the device's memory is not counted"
-            if pool.segments
-            else pool.held.note,
+            if segments
+            else pools[0].held.note,
         )
-    if pool.held.nbytes is None:
-        return MemoryAmount(None, pool.held.note)
+    unknown = next((pool.held for pool in pools if pool.held.nbytes is None), None)
+    if unknown is not None:
+        return unknown
     if runner.captured is None and runner.measured is None:
         return MemoryAmount(
             None, f"the graph was not kept; capture with keep_graph=True, or inside `with {_MEASURE}`"
@@ -326,17 +337,26 @@ def _sum_of_touched(runner: replay.Runner, pool: PoolMemory, touched: tuple[int,
     )
 
 
-def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
-    backend, device, number = key
-    sharing = 0
-    for each in ownership.tracked():
-        other = each._runner if isinstance(each, BaseGraph) else None
-        if other is not None and (other.home.backend, other.home.device) == (backend, device):
-            sharing += tuple(other.lease.shown) == number
-    contents = measuring.pool_contents(runner.home, runner.lease)
+def _leases_of(runner: replay.Runner) -> dict[_PoolKey, Lease]:
+    """Return a graph's parts in pools, its own first."""
+    home = runner.home
+    found: dict[_PoolKey, Lease] = {}
+    for lease in runner.lease.with_others(runner.retained):
+        first, second = lease.shown
+        found.setdefault((home.backend, home.device, (first, second)), lease)
+    return found
+
+
+def _graphs_of_pools() -> Counter[_PoolKey]:
+    """Return how many live graphs use each pool."""
+    runners = (each._runner for each in ownership.tracked() if isinstance(each, BaseGraph))
+    return Counter(key for runner in runners if runner is not None for key in _leases_of(runner))
+
+
+def _pool(key: _PoolKey, sharing: int, contents: PoolContents | None) -> PoolMemory:
     if contents is None:
         unknown = MemoryAmount(None, "a framework that takes part in captures does not report what it has")
-        return PoolMemory(backend, device, number, sharing, unknown, unknown)
+        return PoolMemory(*key, sharing, unknown, unknown)
     held = MemoryAmount(
         sum(segment.nbytes for segment in contents.segments),
         "the segments that frameworks have got from the driver for the pool, as they report them"
@@ -349,7 +369,7 @@ def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
         if contents.used is not None
         else "a framework does not report",
     )
-    return PoolMemory(backend, device, number, sharing, held, used, contents.segments)
+    return PoolMemory(*key, sharing, held, used, contents.segments)
 
 
 def _ask_device(runner: replay.Runner, devices: dict[tuple[str, int], DeviceMemory]) -> None:

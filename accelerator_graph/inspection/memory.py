@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ class PoolMemory(NamedTuple):
     id: tuple[int, int]
     """The id of the pool, as `Graph.pool` returns it."""
     graphs: int
-    """How many live graphs of this process share the pool."""
+    """How many live graphs of this process use the pool."""
     held: MemoryAmount
     """The memory that frameworks have got from the driver for the pool."""
     used: MemoryAmount
@@ -50,16 +51,22 @@ class GraphMemory(NamedTuple):
     definition: MemoryAmount
     """The memory of the kept graph on the host, without the executable; 0 if the graph was not kept."""
     touched: MemoryAmount
-    """How much of the pool the graph uses."""
+    """How much of its pools the graph uses."""
     touched_segments: tuple[int, ...] | None
-    """The segments of the pool that the graph uses, by address; None if that is not known."""
-    pool: PoolMemory
+    """The segments of the pools that the graph uses, by address; None if that is not known."""
+    pools: tuple[PoolMemory, ...]
+    """The graph's own pool, then those of the bodies of its loops and branches, and of graphs inside it."""
     results: MemoryAmount = MemoryAmount(0, "the graph makes no eager calls")
     """The arrays that eager calls of a graph with breaks returned in the capture, outside of the pool."""
 
     @property
+    def pool(self) -> PoolMemory:
+        """The graph's own pool."""
+        return self.pools[0]
+
+    @property
     def nbytes(self) -> int:
-        """The sum of the known amounts: executable, definition, results, and the used part of the pool."""
+        """The sum of the known amounts: executable, definition, results, and the used part of the pools."""
         parts = (self.executable, self.executable_host, self.definition, self.touched, self.results)
         return sum(part.nbytes or 0 for part in parts)
 
@@ -93,7 +100,7 @@ class MemoryReport(NamedTuple):
     @property
     def pools(self) -> tuple[PoolMemory, ...]:
         """The pools of the graphs, each once."""
-        return tuple({_key(each.pool): each.pool for each in self.graphs}.values())
+        return tuple({_key(pool): pool for each in self.graphs for pool in each.pools}.values())
 
     @property
     def on_devices(self) -> int:
@@ -107,17 +114,20 @@ class MemoryReport(NamedTuple):
         return known([part for each in self.graphs for part in (each.executable_host, each.definition)])
 
     def freed_without(self, graph: GraphMemory) -> int | None:
-        """Return how many bytes of its pool no other graph uses; None if that is not known.
+        """Return how many bytes of its pools no other graph uses; None if that is not known.
 
-        A set of graphs without this one needs that much less. As long as another graph of the pool lives, the
+        A set of graphs without this one needs that much less. As long as another graph of a pool lives, the
         memory stays in the pool even if this graph is reset.
         """
-        sharing = [each for each in self.graphs if _key(each.pool) == _key(graph.pool)]
-        if len(sharing) != graph.pool.graphs or any(each.touched_segments is None for each in sharing):
+        keys = Counter(_key(pool) for each in self.graphs for pool in each.pools)
+        own = {_key(pool): pool.graphs for pool in graph.pools}
+        sharing = [each for each in self.graphs if not own.keys().isdisjoint(map(_key, each.pools))]
+        complete = all(keys[key] == graphs for key, graphs in own.items())
+        if not complete or any(each.touched_segments is None for each in sharing):
             return None
         others = {at for each in sharing if each is not graph for at in each.touched_segments or ()}
-        own = {*(graph.touched_segments or ())} - others
-        return sum(segment.nbytes for segment in graph.pool.segments if segment.address in own)
+        alone = {*(graph.touched_segments or ())} - others
+        return sum(each.nbytes for pool in graph.pools for each in pool.segments if each.address in alone)
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the report as JSON, which `from_json` reads."""

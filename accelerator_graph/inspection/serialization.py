@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from reprlib import repr as shortened
 from types import NoneType, UnionType
@@ -124,17 +124,18 @@ _AMOUNTS = ("executable", "executable_host", "definition", "touched")
 def graph_to_json(memory: GraphMemory, indent: int | None) -> str:
     """Return what one graph takes as JSON."""
     return json.dumps(
-        {"schema": SCHEMA, "graph": _graph(memory, 0), "pools": [_pool(memory.pool)]}, indent=indent
+        {"schema": SCHEMA, "graph": _graph(memory, memory.pools), "pools": [*map(_pool, memory.pools)]},
+        indent=indent,
     )
 
 
 def report_to_json(report: MemoryReport, indent: int | None) -> str:
     """Return a report as JSON, with each pool once."""
-    pools = list(report.pools)
+    pools = report.pools
     data = {
         "schema": SCHEMA,
-        "graphs": [_graph(each, pools.index(each.pool)) for each in report.graphs],
-        "pools": [_pool(each) for each in pools],
+        "graphs": [_graph(each, pools) for each in report.graphs],
+        "pools": [*map(_pool, pools)],
         "devices": [
             {"backend": backend, "device": device, **memory._asdict()}
             for backend, device, memory in report.devices
@@ -164,15 +165,16 @@ def _report_of(text: str, make: Callable[[dict[str, Any]], T]) -> T:
     return read_json(text, "a report about memory", "report", SCHEMA, make)
 
 
-def _graph(memory: GraphMemory, pool: int) -> dict[str, Any]:
-    data = memory._asdict() | {"pool": pool}
+def _graph(memory: GraphMemory, pools: Sequence[PoolMemory]) -> dict[str, Any]:
+    data = memory._asdict() | {"pools": [pools.index(each) for each in memory.pools]}
     return data | {name: getattr(memory, name)._asdict() for name in _AMOUNTS}
 
 
 def _graph_of(data: dict[str, Any], pools: list[PoolMemory], kind: type[GraphMemory]) -> GraphMemory:
-    if data["pool"] not in range(len(pools)):
+    own = value(tuple[int, ...], data["pools"])
+    if not own or not {*own} <= {*range(len(pools))}:
         raise IndexError("a graph names a pool that does not exist")
-    return record(kind, data, pool=pools[data["pool"]])
+    return record(kind, data, pools=tuple(pools[number] for number in own))
 
 
 def _pool(pool: PoolMemory) -> dict[str, Any]:
@@ -180,7 +182,8 @@ def _pool(pool: PoolMemory) -> dict[str, Any]:
 
 
 def _pools_of(data: dict[str, Any], kind: Callable[..., GraphMemory]) -> list[PoolMemory]:
-    return [record(_types(kind)["pool"], each) for each in data["pools"]]
+    [pool, _] = get_args(_types(kind)["pools"])
+    return [record(pool, each) for each in data["pools"]]
 
 
 # ---- values that are read, with their types checked ------------------------------------------------

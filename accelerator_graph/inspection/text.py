@@ -342,15 +342,13 @@ _COLUMNS = ("graph", "nodes", "executable", "on the host", "definition", "in the
 
 def graph_table(memory: GraphMemory) -> str:
     """Return a headline, and a row for each part with a note on how it was found."""
-    pool = memory.pool
     nodes = "" if memory.nodes is None else f", {count(memory.nodes, 'node')}"
     rows = [
         ("executable, on the device", memory.executable),
         ("executable, on the host", memory.executable_host),
         ("definition, on the host", memory.definition),
         ("of the pool, touched by this graph", memory.touched),
-        (f"pool {pool.id} of {count(pool.graphs, 'graph')}", pool.held),
-        ("of the pool, used by live arrays", pool.used),
+        *(row for pool in memory.pools for row in _pool_rows(pool)),
         *([("results of eager calls", memory.results)] if memory.results.nbytes != 0 else []),
     ]
     width = max(len(title) for title, _ in rows)
@@ -362,6 +360,11 @@ def graph_table(memory: GraphMemory) -> str:
     ]
     headline = f"memory of a graph of {memory.backend}, device {memory.device}{nodes}"
     return "\n".join(map(printable, [headline, *lines]))
+
+
+def _pool_rows(pool: PoolMemory) -> Iterator[tuple[str, MemoryAmount]]:
+    yield f"pool {pool.id} of {count(pool.graphs, 'graph')}", pool.held
+    yield "of the pool, used by live arrays", pool.used
 
 
 def report_table(report: MemoryReport) -> str:
@@ -405,7 +408,7 @@ def _row(number: int, memory: GraphMemory, report: MemoryReport) -> tuple[str, .
         _UNKNOWN if memory.nodes is None else str(memory.nodes),
         *(shown(part.nbytes) for part in parts),
         shown(report.freed_without(memory)),
-        str(memory.pool.id),
+        str(memory.pool.id) + (f" and {others} more" if (others := len(memory.pools) - 1) else ""),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._checking.pointers import addresses, parameter_types
+from accelerator_graph._core import capture_table
 from accelerator_graph.backends.base import GraphNode, NodeParameters, NodeSetter, word
 from accelerator_graph.backends.cpu import CpuBackend
 from interop.caching_allocator import CachingAllocator, framework
@@ -318,6 +319,35 @@ def test_a_pool_mates_block_after_its_reset(stream, allocator):
     mate, g = captured(stream, (x, x), pool=pool), captured(stream, (x, x), pool=pool)
     del x
     mate.reset()
+    assert verdicts(g) == []
+
+
+@pytest.mark.parametrize("where", ["the body of a loop", "a graph inside", "a segment"])
+def test_pools_of_parts_are_the_graphs_own(stream, allocator, where):
+    """Even once their blocks are free, and nobody else has the pool."""
+
+    def work():
+        [capture] = capture_table.thread.unfinished.values()
+        x = allocator.tensor(64, capture.lease.id)
+        stream.copy(x.data_ptr(), x.data_ptr(), 8)
+        pools.append(capture.lease.id)
+
+    pools, inner, g = [], ag.Graph(True, stream=stream), ag.Graph(True, stream=stream)
+    with inner:
+        work()
+    with ag.graph(g, breaks=where == "a segment"):
+        if where == "the body of a loop":
+            ag.while_((bytearray(1), "bool"), work)
+        elif where == "a graph inside":
+            inner.replay(stream)
+        else:
+            work()
+            ag.graph_break()
+            work()
+    inner.reset()
+    assert len({*pools}) == (1 if where == "a graph inside" else 2)
+    assert (g.pool() in pools) is (where == "a segment")
+    assert g.check().addresses >= 2
     assert verdicts(g) == []
 
 

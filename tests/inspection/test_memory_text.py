@@ -20,7 +20,7 @@ OWN = POOL._replace(id=(9, 0), graphs=1, held=MemoryAmount(None, "not told"), us
 def graph(name, executable, touched, pool=POOL):
     sizes = {each.address: each.nbytes for each in pool.segments}
     amount = UNKNOWN if touched is None else MemoryAmount(sum(map(sizes.get, touched)), "whole segments")
-    return GraphMemory(name, "cuda", 0, 12, executable, UNKNOWN, NOT_KEPT, amount, touched, pool)
+    return GraphMemory(name, "cuda", 0, 12, executable, UNKNOWN, NOT_KEPT, amount, touched, (pool,))
 
 
 LARGE = graph("large", MEASURED, (1 << 30, 2 << 30))
@@ -66,6 +66,22 @@ def test_the_table_of_several():
     ]
 
 
+def test_a_graph_with_several_pools():
+    body = POOL._replace(id=(8, 0), graphs=1, segments=(PoolSegment(3 << 30, 5 * MIB),))
+    both = LARGE._replace(pools=(POOL, body), touched_segments=(1 << 30, 3 << 30))
+    assert [line.split("  ")[1] for line in str(both).splitlines() if line.startswith("  pool")] == [
+        "pool (0, 7) of 2 graphs",
+        "pool (8, 0) of 1 graph",
+    ]
+    report = MemoryReport((both, SMALL), (DEVICE,))
+    assert report.pools == (POOL, body)
+    assert [report.freed_without(each) for each in report.graphs] == [25 * MIB, 2 * MIB]
+    assert MemoryReport((both,), ()).freed_without(both) is None
+    assert "(0, 7) and 1 more" in str(report)
+    assert MemoryReport.from_json(report.to_json()) == report
+    assert GraphMemory.from_json(both.to_json()) == both
+
+
 def test_without_graphs():
     assert str(MemoryReport((), ())) == "memory of 0 graphs"
 
@@ -91,7 +107,7 @@ def test_reports_come_back_from_json():
     assert len(data["pools"]) == 2
     data["pools"].reverse()
     for each in data["graphs"]:
-        each["pool"] = 1 - each["pool"]
+        each["pools"] = [1 - number for number in each["pools"]]
     assert MemoryReport.from_json(json.dumps(data)).graphs == report.graphs
     for graph in report.graphs:
         assert GraphMemory.from_json(graph.to_json()) == graph
@@ -101,7 +117,7 @@ def test_each_amount_of_a_graph_comes_back():
     amounts = [MemoryAmount(number, f"way {number}") for number in range(6)]
     pool = POOL._replace(held=amounts[4], used=amounts[5])
     names = ("executable", "executable_host", "definition", "touched")
-    graph = LARGE._replace(pool=pool, **dict(zip(names, amounts, strict=False)))
+    graph = LARGE._replace(pools=(pool,), **dict(zip(names, amounts, strict=False)))
     assert GraphMemory.from_json(graph.to_json()) == graph
     data = json.loads(graph.to_json())
     assert [data["graph"][name]["nbytes"] for name in names] == [0, 1, 2, 3]

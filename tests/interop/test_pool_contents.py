@@ -131,6 +131,34 @@ def test_cupys_blocks(cupy):
     assert len(ag.memory_report([g, other]).pools) == 2
 
 
+@pytest.mark.parametrize("where", ["a body for the device", "a body for the host", "a graph inside"])
+def test_the_pools_of_parts_count(cupy, where):
+    """The device's bodies are nodes whose parameters nobody reports."""
+    inner, g, flag = ag.Graph(keep_graph=True), ag.Graph(keep_graph=True), Array(4)
+    captured(inner, lambda: filled(cupy, 256))
+
+    def work():
+        filled(cupy, 128)
+        if where == "a graph inside":
+            inner.replay(ag.current_stream())
+        else:
+            ag.cond((flag.ptr, "int32"), lambda: filled(cupy, 256), native=where.endswith("device"))
+
+    captured(g, work)
+    memory = g.memory()
+    assert [each.held.nbytes for each in memory.pools] == [128, 256]
+    touched = None if where == "a body for the device" else 128 + 256
+    assert memory.touched.nbytes == touched
+    report = ag.memory_report([g])
+    inside = where == "a graph inside"
+    assert [each.graphs for each in report.pools] == [1, 1 + inside]
+    assert report.freed_without(report.graphs[0]) == (None if inside else touched)
+    inner.reset()
+    assert [each.graphs for each in g.memory().pools] == [1, 1]
+    [alone] = ag.memory_report([g]).graphs
+    assert ag.MemoryReport((alone,), ()).freed_without(alone) == touched
+
+
 def test_a_framework_that_does_not_tell(cupy, monkeypatch):
     from accelerator_graph.interop.base import Framework
     from accelerator_graph.interop.cupy import CuPy

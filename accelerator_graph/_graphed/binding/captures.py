@@ -154,11 +154,11 @@ def _setters(graph: Graph, words: Sequence[ArgumentWord], names: Sequence[str]) 
 
 
 def _own_memory(graph: Graph, nodes: Sequence[NodeParameters]) -> list[tuple[int, int]]:
-    """Return the memory that a graph has for itself: that of its pool, and what its nodes allocate."""
+    """Return the memory that a graph has for itself: that of its pools, and what its nodes allocate."""
     runner = graph._runner_for("memory()")
-    contents = pool_contents(runner.home, runner.lease)
+    contents = pool_contents(runner.home, runner.lease.with_others(runner.retained))
     if contents is None:
-        raise NotFollowing("a framework does not report what memory the pool of the graph has")
+        raise NotFollowing("a framework does not report what memory the pools of the graph have")
     found = [(each.address, each.address + each.nbytes) for each in contents.segments]
     for node in nodes:
         if node.kind == "mem_alloc" and node.blocks and isinstance(node.rest, int):
