@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import FrameType, MethodType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..._core.capture import Capture, part_of
@@ -94,7 +93,7 @@ class CaptureTrace(Watched):
         """By thread: the last moment at which the capture was still in progress."""
         self.streams = Streams(capture.backend, capture.native)
         self.escapes = Escapes(capture.backend, capture.native)
-        self.stopped = self._ended = False
+        self._stopped = self._ended = False
         self.backend = capture.backend
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
@@ -119,7 +118,6 @@ class CaptureTrace(Watched):
         """Watch the capture, which has just begun on this thread."""
         self._before = positions()
         self.escapes.begin(self._device)
-        gc.callbacks.append(self._collection)
         events.begin(self)
         if self.pieces is not None:
             self.pieces.begin()
@@ -239,18 +237,6 @@ class CaptureTrace(Watched):
             return self.status(self.native) is CaptureStatus.NONE
         return False
 
-    def _collection(self, phase: str, info: object) -> None:
-        """Ask before and after a garbage collection, which destroys objects in the middle of any line."""
-        if self.stopped or threading.get_ident() != self.thread:
-            return
-        frame = sys._getframe(1)
-        if self._found is not None or self.goes_on():
-            return
-        if phase == "start":
-            self._broke_between(frame)
-        else:
-            self._broke(frame, Suspect(stack_of(frame), collecting=True))
-
     # ---- as the capture sees it ----------------------------------------------------------------
 
     def stop(self) -> None:
@@ -258,9 +244,9 @@ class CaptureTrace(Watched):
         if self._ended:
             return
         here = threading.get_ident() == self.thread
-        if not self.stopped and here and self._before is not None and not self.goes_on():
+        if not self._stopped and here and self._before is not None and not self.goes_on():
             self._broke_between(sys._getframe(1))
-        self.stopped = True
+        self._stopped = True
         self._ask_no_more()
         events.end(self)
         self.watch = None  # they hold each other
@@ -268,10 +254,6 @@ class CaptureTrace(Watched):
             if self.pieces is not None:
                 self.pieces.stop(self._subject)
             self.escapes.stop()
-        for at, each in enumerate(gc.callbacks):  # others could compare equal to anything
-            if isinstance(each, MethodType) and each.__self__ is self:
-                del gc.callbacks[at]
-                break
         self.last.clear()
         self._unnamed = None
         self._ended = True

@@ -252,8 +252,6 @@ class Suspect:
     """The name of the thread, if that is not the one that captures."""
     guessed: bool = False
     """The name was read from the source, since another thread was still in the call."""
-    collecting: bool = False
-    """It was a garbage collection that began there."""
     breaks: bool | None = None
     """Whether it breaks the capture, by the rules; None if that is not known."""
     captured: bool | None = None
@@ -284,7 +282,7 @@ class Suspect:
         """Find out by the rules whether it breaks the capture."""
         known = self.advice()
         name = self.name if known is None else known[0]
-        if self.raised or self.collecting or (not name and known is not None and not self.thread):
+        if self.raised or (not name and known is not None and not self.thread):
             self.breaks = True
         elif name:
             self.breaks = rules.breaks(name, self.captured, bool(self.thread))
@@ -295,11 +293,6 @@ class Suspect:
         return found if self.reason is None else (self.name if found is None else found[0], self.reason)
 
     def _by_name(self) -> tuple[str, Advice] | None:
-        if self.collecting:
-            return "a garbage collection", Advice(
-                "destroyed an object, which breaks captures",
-                "leave the garbage collector off, and keep what other libraries made until the capture ends",
-            )
         found = for_call(self.name, common=not self.guessed) if self.name else None
         if found is not None:
             last = _last(self.name)  # a guess has the name that the source has, with the module
