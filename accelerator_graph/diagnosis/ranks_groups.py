@@ -8,10 +8,9 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from numbers import Real
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from .._interpreter import integer
@@ -51,9 +50,27 @@ class Peers:
 
     own: int | None = None
     """This rank, counted in the whole program; None if only an exchange finds it out."""
+    _ranks: Sequence[int] = ()
+    """The ranks of the group, by their places in it."""
 
     def exchange(self, text: str, timeout: float) -> Answers:
-        """Send a text to all ranks, and return theirs; wait so many seconds at most, and as long for news."""
+        """Send a text to all ranks, and then word that all texts have come; return the texts.
+
+        Wait so many seconds at most, and as long for the word of the others.
+        """
+        said = self._gathered("said", text, timeout)
+        assert self.own is not None
+        answers = Answers(self.own, {rank: said.get(place) for place, rank in enumerate(self._ranks)})
+        if len(said) < len(self._ranks):
+            return answers
+        try:
+            heard = self._gathered("read", "", min(timeout, _CONFIRMATION))
+        except NoAnswer:  # the rank that hosts the store has ended, after it had the confirmation of all
+            return answers
+        return answers._replace(confirmed=len(heard) == len(self._ranks))
+
+    def _gathered(self, phase: Literal["said", "read"], text: str, timeout: float) -> dict[int, str]:
+        """Send something to all, and return what has come of them, by their places in the group."""
         raise NotImplementedError
 
 
@@ -103,25 +120,11 @@ class _OverStore(Peers):
     """Every rank writes a key of a store, and reads those of all."""
 
     def __init__(self, store: Any, place: int, ranks: Sequence[int], name: str) -> None:
-        self.own = ranks[place]
-        self._store, self._place, self._ranks = store, place, ranks
+        self.own, self._ranks = ranks[place], ranks
+        self._store, self._place = store, place
         self._prefix = f"accelerator_graph/{name}/{next(_rounds[name])}"
 
-    def exchange(self, text: str, timeout: float) -> Answers:
-        """Send the text, and then word that all texts have come."""
-        assert self.own is not None
-        said = self._gathered("said", text, timeout)
-        answers = Answers(self.own, {rank: said.get(place) for place, rank in enumerate(self._ranks)})
-        if len(said) < len(self._ranks):
-            return answers
-        try:
-            heard = self._gathered("read", "", min(timeout, _CONFIRMATION))
-        except NoAnswer:  # the rank that hosts the store has ended, after it had the confirmation of all
-            return answers
-        return answers._replace(confirmed=len(heard) == len(self._ranks))
-
-    def _gathered(self, phase: str, text: str, timeout: float) -> dict[int, str]:
-        """Send something to all, and return what has come of them, by their places in the group."""
+    def _gathered(self, phase: Literal["said", "read"], text: str, timeout: float) -> dict[int, str]:
         deadline, pause = time.monotonic() + timeout, 0.001
         keys = {place: f"{self._prefix}/{phase}/{place}" for place in range(len(self._ranks))}
         found: dict[int, str] = {}
@@ -181,42 +184,32 @@ class _OverFunction(Peers):
     def __init__(self, gather: Callable[[str], Sequence[str]], caller: str) -> None:
         self._gather, self._caller = gather, caller
 
-    def exchange(self, text: str, timeout: float) -> Answers:
-        """Call the function twice: only then does every rank know that all have heard."""
+    def _gathered(self, phase: Literal["said", "read"], text: str, timeout: float) -> dict[int, str]:
         own = f"{uuid4().hex} {text}"  # so that this rank finds itself among the others
-        found: list[Sequence[str]] = []
-        raised: list[BaseException] = []
-        heard: SimpleQueue[bool] = SimpleQueue()
-        gave_up = False
+        answer: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
         def call() -> None:
             try:
-                found.append(self._gather(own))
-                heard.put(True)
-                if not gave_up:
-                    found.append(self._gather(own))
+                answer.put((self._gather(own), None))
             except BaseException as error:
-                raised.append(error)
-                heard.put(True)
+                answer.put((None, error))
 
-        thread = threading.Thread(target=call, name="accelerator_graph ranks", daemon=True)
-        thread.start()
-        with suppress(Empty):
-            heard.get(timeout=timeout)
-            thread.join(min(timeout, _CONFIRMATION))
-        gave_up = True
-        if raised:
-            raise raised[0]
-        if not found:
-            raise NoAnswer(f"the function that gathers has not returned within {timeout:g} s")
-        texts = [*found[0]] if isinstance(found[0], Iterable) else []
+        threading.Thread(target=call, name="accelerator_graph ranks", daemon=True).start()
+        try:
+            found, error = answer.get(timeout=timeout)
+        except Empty:
+            if phase == "read":
+                return {}
+            raise NoAnswer(f"the function that gathers has not returned within {timeout:g} s") from None
+        if error is not None:
+            raise error
+        texts = [*found] if isinstance(found, Iterable) else []
         if own not in texts or not all(isinstance(each, str) for each in texts):
             raise TypeError(
-                f"{self._caller}: the function must return the strings of all ranks in order, "
-                f"not {found[0]!r}."
+                f"{self._caller}: the function must return the strings of all ranks in order, not {found!r}."
             )
-        said = {rank: each.partition(" ")[2] for rank, each in enumerate(texts)}
-        return Answers(texts.index(own), {**said}, len(found) == 2)
+        self.own, self._ranks = texts.index(own), range(len(texts))
+        return {place: each.partition(" ")[2] for place, each in enumerate(texts)}
 
 
 def check_seconds(value: object, subject: str) -> None:
