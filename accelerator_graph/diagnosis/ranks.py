@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import combinations, pairwise
 from reprlib import repr as shortened
 from typing import Any, NamedTuple, TypeVar
@@ -23,8 +21,6 @@ from .ranks_groups import NoAnswer, check_seconds, named, peers_of
 
 T = TypeVar("T")
 _TRANSFERS = ("send", "recv")
-SCHEMA = 1
-"""The version of the JSON that ranks exchange, and of the report's."""
 
 
 def check_ranks(
@@ -153,25 +149,17 @@ class RankRecord(NamedTuple):
 
 def to_text(record: RankRecord) -> str:
     """Return a record as a text for the other ranks."""
-    return json.dumps({"schema": SCHEMA, **_plain(record)})
+    return serialization.written(record)
 
 
 def from_text(text: str, rank: int) -> RankRecord:
     """Read what `to_text` has returned on a rank."""
-    make = partial(serialization.record, RankRecord)
     try:
-        read = serialization.read_json(text, "a record of check_ranks", "record", SCHEMA, make)
+        read = serialization.read_record(RankRecord, text, "a record of check_ranks", "record")
     except ValueError:
         fact = "it has sent a text that is not of check_ranks in this version"
         return RankRecord(rank, f"{fact}: {shortened(text)}")
     return read._replace(rank=rank)
-
-
-def _plain(value: Any) -> Any:
-    """Return named tuples as dicts, for JSON."""
-    if hasattr(value, "_asdict"):
-        return {name: _plain(each) for name, each in value._asdict().items()}
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
 class RanksReport(NamedTuple):
@@ -195,7 +183,7 @@ class RanksReport(NamedTuple):
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the report as JSON."""
-        return json.dumps({"schema": SCHEMA, "agree": self.agree, **_plain(self)}, indent=indent)
+        return serialization.written(self, indent, agree=self.agree)
 
     def __str__(self) -> str:
         head = "agree" if self.agree else "disagree"

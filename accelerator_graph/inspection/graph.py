@@ -21,7 +21,7 @@ from .text import count
 if TYPE_CHECKING:
     from .._core.capture import Captured
     from .._core.pools import Lease
-    from ..interop.base import PoolContents
+    from .._core.streams import Stream
 
 
 def describe(graph: BaseGraph) -> GraphDescription:
@@ -207,7 +207,7 @@ def _of(
     leases = _leases_of(runner)
     for key, lease in leases.items():
         if key not in pools:
-            pools[key] = _pool(key, sharing[key], measuring.pool_contents(home, [lease]))
+            pools[key] = _pool(key, lease, home, sharing[key])
     own = tuple(pools[key] for key in leases)
     parts = [*replay.segments_in(runner.parts)]
     touched = [_touched(each, own) for each in parts]
@@ -226,8 +226,9 @@ def _of(
         _sum(map(_definition, parts)),
         _sum_of_touched(runner, own, segments),
         segments,
-        own,
+        own[0],
         _results([*replay.calls_in(runner.parts)]),
+        own[1:],
     )
 
 
@@ -353,7 +354,8 @@ def _graphs_of_pools() -> Counter[_PoolKey]:
     return Counter(key for runner in runners if runner is not None for key in _leases_of(runner))
 
 
-def _pool(key: _PoolKey, sharing: int, contents: PoolContents | None) -> PoolMemory:
+def _pool(key: _PoolKey, lease: Lease, home: Stream, sharing: int) -> PoolMemory:
+    contents = measuring.pool_contents(home, [lease])
     if contents is None:
         unknown = MemoryAmount(None, "a framework that takes part in captures does not report what it has")
         return PoolMemory(*key, sharing, unknown, unknown)

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from ..backends.base import DeviceMemory
 from ..interop.base import PoolSegment
+from .serialization import read_record, written
+
+_WHAT = "a report about memory"
 
 
 class MemoryAmount(NamedTuple):
@@ -54,15 +57,17 @@ class GraphMemory(NamedTuple):
     """How much of its pools the graph uses."""
     touched_segments: tuple[int, ...] | None
     """The segments of the pools that the graph uses, by address; None if that is not known."""
-    pools: tuple[PoolMemory, ...]
-    """The graph's own pool, then those of the bodies of its loops and branches, and of graphs inside it."""
+    pool: PoolMemory
+    """The graph's own pool."""
     results: MemoryAmount = MemoryAmount(0, "the graph makes no eager calls")
-    """The arrays that eager calls of a graph with breaks returned in the capture, outside of the pool."""
+    """The arrays that eager calls of a graph with breaks returned in the capture, outside of the pools."""
+    inner_pools: tuple[PoolMemory, ...] = ()
+    """The pools of the bodies of its loops and branches, and of graphs inside it."""
 
     @property
-    def pool(self) -> PoolMemory:
-        """The graph's own pool."""
-        return self.pools[0]
+    def pools(self) -> tuple[PoolMemory, ...]:
+        """All pools that the graph uses, its own first."""
+        return self.pool, *self.inner_pools
 
     @property
     def nbytes(self) -> int:
@@ -72,16 +77,12 @@ class GraphMemory(NamedTuple):
 
     def to_json(self, indent: int | None = None) -> str:
         """Return this as JSON, which `from_json` reads."""
-        from .serialization import graph_to_json
-
-        return graph_to_json(self, indent)
+        return written(self, indent)
 
     @classmethod
     def from_json(cls, text: str) -> GraphMemory:
         """Read what `to_json` has written. Raises ValueError if the text is something else."""
-        from .serialization import graph_from_json
-
-        return graph_from_json(text, cls)
+        return read_record(cls, text, _WHAT, "report")
 
     def __str__(self) -> str:
         from .text import graph_table
@@ -131,16 +132,12 @@ class MemoryReport(NamedTuple):
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the report as JSON, which `from_json` reads."""
-        from .serialization import report_to_json
-
-        return report_to_json(self, indent)
+        return written(self, indent)
 
     @classmethod
     def from_json(cls, text: str) -> MemoryReport:
         """Read what `to_json` has written. Raises ValueError if the text is something else."""
-        from .serialization import report_from_json
-
-        return report_from_json(text, GraphMemory, cls)
+        return read_record(cls, text, _WHAT, "report")
 
     def __str__(self) -> str:
         from .text import report_table

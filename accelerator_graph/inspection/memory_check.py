@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..interop.base import BlockHistory, MemoryBlock
 from .names import printable
-from .serialization import SCHEMA, read_json, record
+from .serialization import read_record, written
 from .text import count, numbers
 
 WRONG = ("freed", "another's")
@@ -69,15 +68,12 @@ class MemoryCheck(NamedTuple):
 
     def to_json(self, indent: int | None = None) -> str:
         """Return this as JSON, which `from_json` reads."""
-        data = self._asdict() | {"findings": [each._asdict() for each in self.findings]}
-        return json.dumps({"schema": SCHEMA} | data, indent=indent)
+        return written(self, indent)
 
     @classmethod
     def from_json(cls, text: str) -> MemoryCheck:
         """Read what `to_json` has written. Raises ValueError if the text is something else."""
-        return read_json(
-            text, "the check of a graph's memory", "check", SCHEMA, lambda data: record(cls, data)
-        )
+        return read_record(cls, text, "the check of a graph's memory", "check")
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from reprlib import repr as shortened
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from ..backends.base import DeviceMemory, Frame, GraphContents, GraphEdge, GraphNode
+from ..backends.base import Frame, GraphContents, GraphEdge, GraphNode
 from .contents import Label, all_nodes
 
 if TYPE_CHECKING:
     from .description import GraphDescription
-    from .memory import GraphMemory, MemoryReport, PoolMemory
 
 T = TypeVar("T")
 
@@ -116,74 +115,24 @@ def _contents_of(data: Any, names: dict[str, str], frames: list[Frame]) -> Graph
     return nodes, edges
 
 
-# ---- memory ---------------------------------------------------------------------------------------
-
-_AMOUNTS = ("executable", "executable_host", "definition", "touched")
+# ---- named tuples ---------------------------------------------------------------------------------
 
 
-def graph_to_json(memory: GraphMemory, indent: int | None) -> str:
-    """Return what one graph takes as JSON."""
-    return json.dumps(
-        {"schema": SCHEMA, "graph": _graph(memory, memory.pools), "pools": [*map(_pool, memory.pools)]},
-        indent=indent,
-    )
+def written(value: tuple[Any, ...], indent: int | None = None, **others: object) -> str:
+    """Return a named tuple as JSON, which `read_record` reads, with other facts that it does not read."""
+    return json.dumps({"schema": SCHEMA, **others, **_plain(value)}, indent=indent)
 
 
-def report_to_json(report: MemoryReport, indent: int | None) -> str:
-    """Return a report as JSON, with each pool once."""
-    pools = report.pools
-    data = {
-        "schema": SCHEMA,
-        "graphs": [_graph(each, pools) for each in report.graphs],
-        "pools": [*map(_pool, pools)],
-        "devices": [
-            {"backend": backend, "device": device, **memory._asdict()}
-            for backend, device, memory in report.devices
-        ],
-    }
-    return json.dumps(data, indent=indent)
+def _plain(value: Any) -> Any:
+    """Return named tuples as dicts."""
+    if hasattr(value, "_asdict"):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
-def graph_from_json(text: str, kind: type[GraphMemory]) -> GraphMemory:
-    """Return what one graph takes, as an object of this class."""
-    return _report_of(text, lambda data: _graph_of(data["graph"], _pools_of(data, kind), kind))
-
-
-def report_from_json(text: str, kind: type[GraphMemory], report: type[MemoryReport]) -> MemoryReport:
-    """Return a report of these classes."""
-
-    def read(data: dict[str, Any]) -> MemoryReport:
-        pools = _pools_of(data, kind)
-        graphs = tuple(_graph_of(each, pools, kind) for each in data["graphs"])
-        devices = [[each["backend"], each["device"], each] for each in data["devices"]]
-        return report(graphs, value(tuple[tuple[str, int, DeviceMemory], ...], devices))
-
-    return _report_of(text, read)
-
-
-def _report_of(text: str, make: Callable[[dict[str, Any]], T]) -> T:
-    return read_json(text, "a report about memory", "report", SCHEMA, make)
-
-
-def _graph(memory: GraphMemory, pools: Sequence[PoolMemory]) -> dict[str, Any]:
-    data = memory._asdict() | {"pools": [pools.index(each) for each in memory.pools]}
-    return data | {name: getattr(memory, name)._asdict() for name in _AMOUNTS}
-
-
-def _graph_of(data: dict[str, Any], pools: list[PoolMemory], kind: type[GraphMemory]) -> GraphMemory:
-    own = value(tuple[int, ...], data["pools"])
-    if not own or not {*own} <= {*range(len(pools))}:
-        raise IndexError("a graph names a pool that does not exist")
-    return record(kind, data, pools=tuple(pools[number] for number in own))
-
-
-def _pool(pool: PoolMemory) -> dict[str, Any]:
-    return pool._asdict() | {"held": pool.held._asdict(), "used": pool.used._asdict()}
-
-
-def _pools_of(data: dict[str, Any], kind: Callable[..., GraphMemory]) -> list[PoolMemory]:
-    [pool, _] = get_args(_types(kind)["pools"])
-    return [record(pool, each) for each in data["pools"]]
+def read_record(kind: Callable[..., T], text: str, what: str, short: str) -> T:
+    """Return a named tuple that was written as JSON, or raise ValueError: see `read_json`."""
+    return read_json(text, what, short, SCHEMA, partial(record, kind))
 
 
 # ---- values that are read, with their types checked ------------------------------------------------

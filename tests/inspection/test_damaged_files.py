@@ -91,14 +91,6 @@ def test_the_error_names_the_value():
         GraphDescription.from_json(json.dumps(data))
 
 
-@pytest.mark.parametrize("pools", [[-1], [0, 1], [2**70], []])
-def test_a_pool_that_does_not_exist_is_refused(pools: list[int]):
-    data = json.loads(LARGE.to_json())
-    data["graph"]["pools"] = pools
-    with pytest.raises(ValueError, match=r"damaged .*names a pool that does not exist"):
-        GraphMemory.from_json(json.dumps(data))
-
-
 def test_a_text_that_is_nested_without_end_is_refused():
     with pytest.raises(ValueError, match="nested too deeply"):
         GraphDescription.from_json("[" * 100_000)
