@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 """The folder of this package."""
@@ -44,7 +44,22 @@ def kind_of(file: str) -> int:
     """
     if file.startswith(_PASSIVE) or file.endswith(_REGISTRY):
         return 2
-    return 1 if _is_standard(file) or file.endswith(_OPERATORS) else 3 if _is_installed(file) else 0
+    if owner_of(file) == "standard" or file.endswith(_OPERATORS):
+        return 1
+    return 3 if owner_of(file) in ("package", "ours") else 0
+
+
+@lru_cache(4096)
+def owner_of(file: str) -> Literal["ours", "package", "standard", "compiler", "user"]:
+    """Return whose code a file has: this package's, another installed one's, Python's, or the user's own."""
+    if file.startswith(OURS):
+        return "ours"
+    if not _INSTALLED.isdisjoint(file.replace(os.sep, "/").split("/")):
+        return "package"
+    if file.startswith((*_STANDARD, "<frozen ")):
+        return "standard"
+    generated = file.startswith("<eval_with_key>") or any(each in file for each in _GENERATED)
+    return "compiler" if generated or file.endswith(_COMPILED) else "user"
 
 
 def is_passive(code: CodeType) -> bool:
@@ -61,11 +76,6 @@ def is_unwatched(code: CodeType) -> bool:
     return kind in (1, 2) or (kind == 3 and code.co_name == "<module>")
 
 
-@lru_cache(4096)
-def _is_standard(file: str) -> bool:
-    return not _is_installed(file) and file.startswith((*_STANDARD, "<frozen "))
-
-
 class Place(NamedTuple):
     """A line that a thread was at."""
 
@@ -79,22 +89,15 @@ class Place(NamedTuple):
 
     def is_ours(self) -> bool:
         """Return True in this package."""
-        return self.file.startswith(OURS)
+        return owner_of(self.file) == "ours"
 
     def is_standard(self) -> bool:
         """Return True in Python's standard library."""
-        return _is_standard(self.file)
+        return owner_of(self.file) == "standard"
 
     def is_library(self) -> bool:
         """Return True in code that the user has installed rather than written."""
-        generated = self.file.startswith("<eval_with_key>") or self.file.endswith(_COMPILED)
-        generated = generated or any(each in self.file for each in _GENERATED)
-        return generated or self.is_ours() or self.is_standard() or _is_installed(self.file)
-
-
-@lru_cache(4096)
-def _is_installed(file: str) -> bool:
-    return not _INSTALLED.isdisjoint(file.replace(os.sep, "/").split("/"))
+        return owner_of(self.file) != "user"
 
 
 def stack_of(frame: FrameType | None) -> list[Place]:

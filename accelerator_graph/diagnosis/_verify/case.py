@@ -69,11 +69,6 @@ class Expectation:
             self.unstable.append(unstable)
             self.spread.append(spread)
 
-    @property
-    def repeatable(self) -> bool:
-        """Whether the eager runs agree in every byte."""
-        return not any(self.varying)
-
     def left_out(self, target: int) -> frozenset[int]:
         """Return the elements of an array that are not compared."""
         return self.unstable[target] | self._ignored.get(target, frozenset())
@@ -89,9 +84,9 @@ class Expectation:
             allowed = max(_SPREAD * self.spread[i], (self._tolerance or 0.0) * gap.scale)
             if floating and gap.largest <= allowed:
                 continue
-            rounding = self._tolerance is None and gap.relative <= rounding_of(place.elements)
+            rounding = self._tolerance is None and gap.largest <= rounding_of(place.elements) * gap.scale
             # an index may follow numbers that differ a little in every run
-            found.append(Mismatch(i, gap, rounding or (not floating and not self.repeatable)))
+            found.append(Mismatch(i, gap, rounding or (not floating and any(self.varying))))
         return found
 
 

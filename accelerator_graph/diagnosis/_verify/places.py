@@ -137,11 +137,6 @@ class Difference(NamedTuple):
     scale: float
     """The largest magnitude of the second contents."""
 
-    @property
-    def relative(self) -> float:
-        """The largest difference relative to the magnitude."""
-        return self.largest / self.scale if self.scale else math.inf
-
 
 def differing(a: bytes, b: bytes, elements: Elements) -> list[int]:
     """Return the indices of the elements that differ in a byte."""
