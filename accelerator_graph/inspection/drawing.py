@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..backends.base import GraphEdge, GraphNode
 from .contents import Label, all_nodes, place, runs, short_names
 from .names import body_title, caption, printable
-from .text import details, table
+from .text import details, fitting, table
 
 if TYPE_CHECKING:
     from .description import GraphDescription
@@ -177,7 +177,7 @@ def _drawing(description: GraphDescription) -> Iterator[str]:
     for node, lane in zip(nodes, places, strict=True):
         x, y = lane * _LANE + 4, tops[node.id]
         if labels := titles.get(node.id):
-            words = _shortened(printable(" / ".join(short_names(labels))), min(60, (width - 22) // 7))
+            words = fitting(printable(" / ".join(short_names(labels))), min(60, (width - 22) // 7))
             yield (
                 f"<g><title>{escape(printable(place(labels[-1])))}</title>"
                 f'<rect x="4" y="{y - 24}" width="{7 * len(words) + 12}" height="19" rx="4" fill="#f1f3f7"/>'
@@ -188,15 +188,9 @@ def _drawing(description: GraphDescription) -> Iterator[str]:
             f"<g><title>{node.id}: {escape(words)}</title>"
             f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4" fill="{colour(node.kind)}" '
             f'stroke="#666666"/><text x="{x + _WIDTH // 2}" y="{y + 15}" text-anchor="middle" fill="#1c2430">'
-            f"{escape(_shortened(words, _FITTING))}</text></g>"
+            f"{escape(fitting(words, _FITTING))}</text></g>"
         )
     yield "</svg>"
-
-
-def _shortened(words: str, most: int) -> str:
-    """Return words without their middle if they are too long: kernels of one family differ at the end."""
-    half = most // 2
-    return words if len(words) <= most else f"{words[: half - 1]}…{words[-half:]}"
 
 
 MOST_LANES = 256

@@ -110,10 +110,10 @@ def details(node: GraphNode) -> str:
     return " ".join(parts)
 
 
-def fitting(name: str) -> str:
+def fitting(name: str, most: int = _LONGEST) -> str:
     """Return a name, without its middle if it is too long: kernels of one family differ at the end."""
-    half = _LONGEST // 2
-    return name if len(name) <= _LONGEST else f"{name[: half - 3]}...{name[-half:]}"
+    half = most // 2
+    return name if len(name) <= most else f"{name[: half - 3]}...{name[-half:]}"
 
 
 def is_closed(node: GraphNode) -> bool:
