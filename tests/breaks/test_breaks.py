@@ -787,6 +787,23 @@ def test_a_replay_beside_one_of_another_thread_is_refused(stream):
 
 
 @pytest.mark.promise("breaks-half-run")
+def test_the_capture_is_not_ended_in_an_eager_call(stream):
+    graph = ag.Graph()
+
+    @ag.eager
+    def call():
+        if graph.state == "capturing":
+            for end in ("reset", "capture_end", "replay"):
+                with pytest.raises(ag.GraphStateError, match=rf"Graph\.{end}\(\): .* captur"):
+                    getattr(graph, end)()
+
+    with ag.graph(graph, breaks=True):
+        launch(int)
+        call()
+    graph.replay()
+
+
+@pytest.mark.promise("breaks-half-run")
 def test_an_error_of_a_call_has_its_name(stream):
     fails = iter([False, True])
 
