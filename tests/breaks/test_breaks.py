@@ -204,6 +204,8 @@ def test_live_objects_are_found_in_containers(stream):
     assert seen == [(batch, batch), ("second", "second")]
     with pytest.raises(ag.GraphStateError, match=r"no 'batch' was given; pass exactly \['batch'\] as live="):
         graph.replay()
+    with pytest.raises(TypeError, match="live must map names to objects, not 3"):
+        graph.replay(live=3)
     with (
         pytest.raises(ValueError, match="live: 'x' stands for another object"),
         ag.graph(ag.Graph(), breaks=True),
