@@ -297,7 +297,7 @@ class Recording:
         self._inside += 1
         self.begin_segment()
         body()
-        if graph._capture is None:
+        if self._graph._capture is None:
             raise cut_off(part.what)
         self._leave_segment(self.end_segment(f"the end of a body of {part.what}"))
         steps = runner.steps

@@ -190,7 +190,7 @@ class Capture:
                 f"Graph.{what}: thread {self.thread.name!r} began this capture and has to end it, not "
                 f"thread {threading.current_thread().name!r}."
             )
-        if self._token is NO_TOKEN and capture_table.thread.between is not None:
+        if what != "__exit__()" and self._token is NO_TOKEN and capture_table.thread.between is not None:
             raise GraphStateError(
                 f"Graph.{what}: the capture is between two segments, in an eager call; do this after it."
             )
