@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._breaks.marks import thread
+from .._breaks.recording import cut_off
 from .._core.capture import Capture, Where
 from .._core.current_stream import give_back, take_branches
 from .._core.labels import Labels
@@ -37,13 +38,7 @@ class _Inside:
 
     def end(self) -> None:
         """Raise: the graph would have half a body."""
-        raise _cut_off(self._what)
-
-
-def _cut_off(what: str) -> CaptureError:
-    return CaptureError(
-        f"the capture ended, or was abandoned, in a body of {what}; end it behind that.", reason="other"
-    )
+        raise cut_off(self._what)
 
 
 class _Recorder:
@@ -126,7 +121,7 @@ def _capture_body(
             breaks.on_device = capture, what
         body()
         if capture.recorded() is None:
-            raise _cut_off(what)
+            raise cut_off(what)
         captured = capture.end()
     except BaseException:
         capture.abandon()
