@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._breaks.parts import HostTest
 from .._breaks.recording import give_up
-from .._breaks.segments import HostTest
 from .._core.current_stream import current_stream
 from .._interpreter import boolean, caller, integer, runs_later
 from ..errors import CaptureError

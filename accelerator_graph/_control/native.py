@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._breaks.marks import NoBreaks, thread
+from .._breaks.marks import thread
 from .._breaks.recording import cut_off
 from .._core.capture import Capture, Where
 from .._core.current_stream import give_back, take_branches
@@ -14,7 +14,7 @@ from ..backends.base import Capability
 from ..errors import CaptureError
 
 if TYPE_CHECKING:
-    from .._breaks.segments import HostTest
+    from .._breaks.parts import HostTest
     from .._core.graph import BaseGraph
     from ..backends.base import AnyBackend
 
@@ -113,11 +113,12 @@ def _capture_body(
     capture = BodyCapture(place, None, parent.mode)
     capture.recorder = recorder  # type: ignore[assignment]
     breaks, inside = thread.recording, _Inside(capture, what)
+    around = None if breaks is None else breaks.on_device
     parent.observations.append(inside)
     try:
         capture.begin(graph)
         if breaks is not None:
-            thread.recording = NoBreaks(breaks, what)
+            breaks.on_device = capture, what
         body()
         if capture.recorded() is None:
             raise cut_off(what)
@@ -126,7 +127,8 @@ def _capture_body(
         capture.abandon()
         raise
     finally:
-        thread.recording = breaks
+        if breaks is not None and around is not None:
+            breaks.on_device = around
         if inside in parent.observations:
             parent.observations.remove(inside)
     parent.retained += [capture.lease, *capture.retained]

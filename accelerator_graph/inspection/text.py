@@ -255,7 +255,9 @@ def _label_table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
     rest = profile.unlabelled
     rows.append((duration(rest), "", f"{rest / profile.with_events:.0%}", "[no label]"))
     rows.append((duration(profile.with_events), "", "", "with events at the borders of the labels"))
-    yield from _lines(rows, len(labels) - most, "more label")
+    yield from _times(rows)
+    if len(labels) > most:
+        yield f"... and {count(len(labels) - most, 'more label')}"
 
 
 def _kernel_table(profile: GraphProfile, most: int = 20) -> Iterator[str]:
@@ -273,7 +275,9 @@ def _kernel_table(profile: GraphProfile, most: int = 20) -> Iterator[str]:
     for name, found in order[:most]:
         spent = sum(found)
         rows.append((duration(spent), f"{spent / total:.0%}", str(len(found)), name))
-    yield from _lines(rows, len(order) - most, "more function")
+    yield from _times(rows)
+    if len(order) > most:
+        yield f"... and {count(len(order) - most, 'more function')}"
 
 
 def _part_table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
@@ -289,17 +293,17 @@ def _part_table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
         rows.append(
             (duration(each.time), duration(each.host), share, f"{fitting(each.name)}  {where}".rstrip())
         )
-    yield from _lines(rows, len(profile.parts) - most, "more part")
+    yield from _times(rows)
+    if len(profile.parts) > most:
+        yield f"... and {count(len(profile.parts) - most, 'more part')}"
 
 
-def _lines(rows: Sequence[tuple[str, str, str, str]], left_out: int, of: str) -> Iterator[str]:
-    """Yield rows of three numbers and a name, one below the other, and how many more there are."""
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*cells, row[3]]).rstrip()
-    if left_out > 0:
-        yield f"... and {count(left_out, of)}"
+def _times(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of a table whose columns are aligned to the right, the last one to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for *cells, last in rows:
+        right = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False)]
+        yield "  ".join([*right, last]).rstrip()
 
 
 def _overlapping(labels: Sequence[LabelTime]) -> list[str]:
