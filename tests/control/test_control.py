@@ -8,6 +8,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import capture_table
+from accelerator_graph.inspection.progress import markers_of
 from core.test_interrupts import Interrupter, nothing_is_captured, sample
 from graphed.functions import launch
 
@@ -358,6 +359,23 @@ def test_what_is_watched_is_checked_at_each_replay(stream):
         ag.cond(np.array([1]), lambda: launch(int))
     graph.watch(watched)
     graph.replay()
+    del watched
+    with pytest.raises(ag.GraphStateError):
+        graph.replay()
+
+
+def test_what_observers_have_found_stays_with_all_segments(stream):
+    n, graph = np.full(1, 2), ag.Graph(observe=[ag.progress(), ag.ownership()])
+    graph.watch(watched := np.zeros(1))
+    with graph:
+        ag.note_collective("all_reduce", "float32", 4)
+        launch(int)
+        countdown(n)
+        launch(int)
+    assert len(graph.collectives) == 1
+    graph.replay()
+    stream.synchronize()
+    assert str(markers_of(graph).place()) == "the last run has ended"
     del watched
     with pytest.raises(ag.GraphStateError):
         graph.replay()
