@@ -381,6 +381,16 @@ def test_what_observers_have_found_stays_with_all_segments(stream):
         graph.replay()
 
 
+def test_progress_of_a_graph_whose_body_did_not_run(stream):
+    n, graph = np.zeros(1, int), ag.Graph(observe=ag.progress())
+    with graph:
+        countdown(n)
+        launch(int)
+    graph.replay()
+    stream.synchronize()
+    assert str(markers_of(graph).place()) == "the last run has ended"
+
+
 def test_an_eager_call_in_a_body_that_does_not_run_is_refused(stream):
     graph = ag.Graph()
     with (
