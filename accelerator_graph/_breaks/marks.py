@@ -36,15 +36,14 @@ class NoBreaks:
         The recording.
     what : str
         The loop or the branch.
+    is_innermost : callable
+        Returns True if this thread has begun no other capture since that of the body.
     """
 
-    def __init__(self, recording: Recording | NoBreaks, what: str) -> None:
+    def __init__(self, recording: Recording | NoBreaks, what: str, is_innermost: Callable[[], bool]) -> None:
         self._recording = recording
         self._what = what
-
-    def is_innermost(self) -> bool:
-        """Return True."""
-        return True
+        self.is_innermost = is_innermost
 
     def name(self, name: str, obj: object) -> None:
         """Name a live object."""

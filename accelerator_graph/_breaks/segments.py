@@ -45,6 +45,7 @@ _REFUSED: dict[str, str] = {
     "set_node()": f"the segments of {{}} are not changed; {_ANEW}",
     "set_nodes()": f"the segments of {{}} are not changed; {_ANEW}",
     "instantiate()": f"the segments of {{}} have their executables; {_ANEW}",
+    "profile(kernels=True)": "{} can't be copied; use the vendor's own profiler",
     "raw_graph()": "{} is several graphs of the runtime, and none of them is the whole",
     "raw_executable()": "{} is several executables, and none of them is the whole",
     "raw_cuda_graph()": "{} is several graphs of the runtime, and none of them is the whole",
@@ -259,7 +260,7 @@ class HostTest(ConditionalPart):
         What has to live as long.
     """
 
-    __slots__ = ("_check_every", "count", "flag", "limit", "what")
+    __slots__ = ("__weakref__", "_check_every", "count", "flag", "limit", "what")
 
     def __init__(
         self,

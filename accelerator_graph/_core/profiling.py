@@ -214,7 +214,7 @@ def measure(
 def measure_parts(
     runner: Runner, replays: int, state: Sequence[object], live: Mapping[str, object]
 ) -> tuple[Stream, list[float], list[list[Span]], list[list[float]]]:
-    """Time a graph with breaks where its replays go.
+    """Time a graph in segments where its replays go.
 
     Returns that stream, the times of the replays, and by replay the span of each segment and each call on the
     stream, and how long the host took for it.

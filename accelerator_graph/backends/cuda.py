@@ -158,11 +158,17 @@ class CudaBackend(
         return int.from_bytes(self.read(stream, condition.count, 8), "little")
 
     @property
-    def body_kinds(self) -> Set[str]:
-        """What the driver takes."""
-        from ._cuda.conditions import PERMITTED
+    def flag_test(self) -> str:
+        """The name of the library's kernel."""
+        from ._cuda.conditions import KERNEL
 
-        return PERMITTED
+        return KERNEL.decode()
+
+    def misplaced(self, body: Graph) -> tuple[int, str] | None:
+        """Return the first node for which the driver would refuse the whole graph."""
+        from ._cuda.conditions import misplaced
+
+        return misplaced(self.driver, body)
 
     # ---- looking into a graph --------------------------------------------------------------------
 

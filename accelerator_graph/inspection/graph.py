@@ -124,10 +124,9 @@ def profile(
 def _profile_of_parts(
     runner: replay.Runner, replays: int, state: list[object], kernels: bool, live: Mapping[str, object]
 ) -> GraphProfile:
-    if kernels:
-        raise UnsupportedError(
-            "profile(kernels=True): a graph with breaks can't be copied; use the vendor's own profiler."
-        )
+    what = "profile(kernels=True)"
+    if kernels and what in runner.refused:
+        raise UnsupportedError(f"{what}: {runner.refused[what]}.")
     stream, times, spans, on_host = profiling.measure_parts(runner, replays, state, live)
     parts: list[tuple[str, int | None, str, int]] = []
     for each in runner.parts:

@@ -116,7 +116,7 @@ class GraphProfile(NamedTuple):
         spans: Sequence[Sequence[tuple[float, float]]],
         on_host: Sequence[Sequence[float]],
     ) -> GraphProfile:
-        """Return the profile of a graph with breaks.
+        """Return the profile of a graph in segments.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class GraphProfile(NamedTuple):
             )
         )
         return self._replace(
-            parts=found, notes=("A graph with breaks is timed by segments and calls, not by labels.",)
+            parts=found, notes=("The segments and what is between them were timed, not the labels.",)
         )
 
     def with_kernels(
