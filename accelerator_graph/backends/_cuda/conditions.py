@@ -187,10 +187,19 @@ def begin_condition(
         here = driver.position(stream)
         add = "cuGraphAddNode_v2" if hasattr(api, "cuGraphAddNode_v2") else "cuGraphAddNode"
         after = driver.array(here.nodes), [api.CUgraphEdgeData() for _ in here.nodes], len(here.nodes)
-        node = driver.call(add, here.graph, *after, params)
-        found.bodies = [driver.graph(int(body)) for body in params.conditional.phGraph_out]
-        driver.bodies[int(node)] = found
-        driver.follow(stream, [node], others=False)
+        answers: list[Any] = []
+        try:
+            driver.keep(answers, add, (here.graph, *after, params))
+            node = driver.checked(add, answers[0])
+            found.bodies = [driver.graph(int(body)) for body in params.conditional.phGraph_out]
+            driver.bodies[int(node)] = found
+            driver.follow(stream, [node], others=False)
+        except BaseException:
+            if (
+                answers and answers[0][0] is driver.success
+            ):  # an interrupt: unjoined, it would break the capture
+                driver.follow(stream, [answers[0][1]], others=False)
+            raise
     return found
 
 
@@ -249,7 +258,7 @@ def _end(driver: Driver, body: Body) -> tuple[Any, ...]:
     """
     answers = body.destroyed = body.destroyed or []
     if not answers:
-        driver.within(body.place, driver.keep, answers, driver.names.end_capture, body.handle)
+        driver.within(body.place, driver.keep, answers, driver.names.end_capture, (body.handle,))
     answer: tuple[Any, ...] = answers[-1]
     if answer[0] is not driver.success and int(answer[0]) != ILLEGAL_STATE:  # 401: it had not begun
         driver.broken.add(body.condition.root)

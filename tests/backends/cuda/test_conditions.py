@@ -13,6 +13,7 @@ from lanes import require
 pytestmark = require("cuda")
 
 import accelerator_graph as ag
+from accelerator_graph._core import ownership
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, current, driver
 from core.test_interrupts import Interrupter, nothing_is_captured, sample
@@ -489,6 +490,10 @@ def test_the_end_of_a_capture_in_a_body_is_an_error(work, stream, ends):
     can_be_captured(graph, work, stream, flag)
 
 
+MAY_BE_LEFT = {}, {"streams": 1}, {"streams": -1}, {"graphs": 3}, {"executables": 1}
+"""What a call has just made, such as a graph with bodies; and branches that the thread keeps, or drops."""
+
+
 @pytest.mark.needs("software_cuda")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(work, error):
@@ -500,9 +505,17 @@ def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(work, error):
             with ag.label("loop"):
                 countdown(work, flag, lambda: ag.cond((cell, "uint32"), lambda: step(work, cell)))
 
+    from simulators.cuda.faults import Accounts
+
+    def live():
+        ownership.drain()
+        found = Accounts().live()
+        return {name: found[name] for name in ("streams", "events", "graphs", "executables")}
+
     with ag.Stream(backend="cuda"):
         capture(ag.Graph())
     for at in sample("lines"):
+        before = live()
         stream = ag.Stream(backend="cuda")
         graph, interrupter = ag.Graph(stream=stream), Interrupter(at, error)
         interrupter.strike(capture, graph)
@@ -518,4 +531,6 @@ def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(work, error):
         assert work.read(cell) == 3, where
         graph.reset()
         stream.close()
+        left = {name: count - before[name] for name, count in live().items() if count != before[name]}
+        assert left in MAY_BE_LEFT, where
     assert at > 100
