@@ -304,6 +304,8 @@ class Recording:
         self._inside += 1
         self.begin_segment()
         body()
+        if self._graph._capture is None:
+            raise cut_off(part.what)
         self._leave_segment(self.end_segment(f"the end of a body of {part.what}"))
         steps = runner.steps
         graph._capture, self._pool, self._open, self.runs, runner.steps = outer
@@ -402,6 +404,13 @@ class Recording:
             self._entry = None
         self._guard = None
         self._segments.clear()
+
+
+def cut_off(what: str) -> CaptureError:
+    """Return the error of a body in which the capture of its graph was ended, or abandoned."""
+    return CaptureError(
+        f"the capture ended, or was abandoned, in a body of {what}; end it behind that.", reason="other"
+    )
 
 
 def give_up(graph: BaseGraph, recording: Recording | None, error: BaseException, what: str) -> None:

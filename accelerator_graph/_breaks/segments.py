@@ -519,6 +519,8 @@ class SegmentedRunner(Runner):
 
     def _check_live(self, live: Mapping[str, object]) -> None:
         wanted = self._lives
+        if not hasattr(live, "keys"):
+            raise TypeError(f"Graph.replay(): live must map names to objects, not {live!r}.")
         if live.keys() != wanted:
             missing, more = sorted(wanted - live.keys()), sorted(live.keys() - wanted)
             fact = f"no {missing[0]!r} was given" if missing else f"the capture has no live {more[0]!r}"

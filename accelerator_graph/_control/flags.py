@@ -16,7 +16,7 @@ from .._core.replay import calls_in
 from .._interpreter import outside
 from ..backends.base import Capability, unsupported
 from ..backends.memory import elements_of
-from ..errors import AcceleratorGraphError, CaptureError
+from ..errors import AcceleratorGraphError, CaptureError, UnsupportedError
 
 if TYPE_CHECKING:
     from .._breaks.segments import HostTest
@@ -196,13 +196,22 @@ def carry_on(stream: Stream | None, carry: tuple[Any, ...], results: Any, what: 
     ------
     TypeError, ValueError
         It returned something else than arrays like these.
+    UnsupportedError
+        Gradients are on, and a result requires one.
     """
     new = results if isinstance(results, tuple | list) else (results,)
     if len(new) != len(carry):
         raise ValueError(f"{what}: the body must return {len(carry)} arrays, as in carry, not {len(new)}.")
     for i, (x, y) in enumerate(zip(carry, new, strict=True)):
-        if type(x) is not type(y) and array_type_of(y) is None:
+        array_type = array_type_of(y)
+        if array_type is None:
             raise TypeError(f"{what}: the body must return arrays, and result {i} is {y!r}.")
+        if array_type.kind == "tensor" and y.requires_grad and array_type.package.is_grad_enabled():
+            raise UnsupportedError(
+                f"{what}: result {i} of the body requires grad, and no gradients pass through a loop; call "
+                "it under no_grad(), or return its detach().",
+                capability="autograd",
+            )
         was, now = ((tuple(each.shape), each.dtype) for each in (x, y))
         if was != now:
             raise ValueError(

@@ -90,7 +90,7 @@ def while_(
     CaptureError
         The body can't be recorded. The capture is abandoned, as it is if the body raises.
     UnsupportedError
-        The backend can't read the flag.
+        The backend can't read the flag; or gradients are on, and what the body returns requires one.
     """
     what = "while_"
     found = Flag(flag, what)

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from .._breaks.marks import NoBreaks, thread
+from .._breaks.recording import cut_off
 from .._core import capture_table
 from .._core.capture import Capture, Collectives, Where, part_of, report_collective
 from .._core.current_stream import give_back, take_branches
@@ -42,13 +43,7 @@ class _Inside:
 
     def end(self) -> None:
         """Raise: the graph would have half a body."""
-        raise _cut_off(self._what)
-
-
-def _cut_off(what: str) -> CaptureError:
-    return CaptureError(
-        f"the capture ended, or was abandoned, in a body of {what}; end it behind that.", reason="other"
-    )
+        raise cut_off(self._what)
 
 
 class _Recorder:
@@ -137,7 +132,7 @@ def _capture_body(
             thread.recording = NoBreaks(breaks, what, partial(capture_table.is_innermost, capture))
         body()
         if capture.recorded() is None:
-            raise _cut_off(what)
+            raise cut_off(what)
         captured = capture.end()
     except BaseException:
         capture.abandon()

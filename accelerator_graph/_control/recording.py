@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .._breaks.marks import thread
-from .._breaks.recording import Recording
+from .._breaks.recording import Recording, cut_off
 from .._core import capture_table
 from .._core.capture import Capture
 from .._core.replay import Runner
@@ -61,6 +61,8 @@ class SilentRecording(Recording):
 
     def finished(self, capture: Capture, last: Runner) -> Runner:
         """Return what replays the graph, whose last segment has just ended."""
+        if self._inside:
+            raise cut_off("a loop or a branch")
         self.add(capture, last)
         capture.lease.capturing = False
         runner = self._runner

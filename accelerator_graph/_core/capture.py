@@ -184,11 +184,15 @@ class Capture:
             return None
 
     def check_thread(self, what: str) -> None:
-        """Raise `GraphStateError` if this thread may not end the capture."""
+        """Raise `GraphStateError` if this thread may not end the capture, or not now."""
         if not self.is_here() and (what != "reset()" or self.thread_lives()):
             raise GraphStateError(
                 f"Graph.{what}: thread {self.thread.name!r} began this capture and has to end it, not "
                 f"thread {threading.current_thread().name!r}."
+            )
+        if what != "__exit__()" and self._token is NO_TOKEN and capture_table.thread.between is not None:
+            raise GraphStateError(
+                f"Graph.{what}: the capture is between two segments, in an eager call; do this after it."
             )
 
     def is_here(self) -> bool:

@@ -13,7 +13,7 @@ from .._interpreter.interruptions import sure_exit
 from ..backends import registry
 from ..errors import EmptyGraphWarning, GraphStateError
 from . import observers, ownership, pools
-from .capture import Capture, CaptureMode, Where, check_mode, why_empty
+from .capture import NO_TOKEN, Capture, CaptureMode, Where, check_mode, why_empty
 from .current_stream import where
 from .replay import NOT_KEPT, Runner
 from .streams import as_stream, describe
@@ -294,7 +294,7 @@ class BaseGraph:
         if capture is None:
             fact = REFUSED["capture_end()"][self.state]
             raise self._refusal("capture_end()", self._lost or fact)
-        if capture._identity() is not interruptions.thread.identity:
+        if capture._identity() is not interruptions.thread.identity or capture._token is NO_TOKEN:
             capture.check_thread("capture_end()")
         keep = self._keeps != "executable"
         kept = False

@@ -204,6 +204,8 @@ def test_live_objects_are_found_in_containers(stream):
     assert seen == [(batch, batch), ("second", "second")]
     with pytest.raises(ag.GraphStateError, match=r"no 'batch' was given; pass exactly \['batch'\] as live="):
         graph.replay()
+    with pytest.raises(TypeError, match="live must map names to objects, not 3"):
+        graph.replay(live=3)
     with (
         pytest.raises(ValueError, match="live: 'x' stands for another object"),
         ag.graph(ag.Graph(), breaks=True),
@@ -784,6 +786,23 @@ def test_a_replay_beside_one_of_another_thread_is_refused(stream):
     graph.replay()
     graph.reset()
     assert not errors
+
+
+@pytest.mark.promise("breaks-half-run")
+def test_the_capture_is_not_ended_in_an_eager_call(stream):
+    graph = ag.Graph()
+
+    @ag.eager
+    def call():
+        if graph.state == "capturing":
+            for end in ("reset", "capture_end", "replay"):
+                with pytest.raises(ag.GraphStateError, match=rf"Graph\.{end}\(\): .* captur"):
+                    getattr(graph, end)()
+
+    with ag.graph(graph, breaks=True):
+        launch(int)
+        call()
+    graph.replay()
 
 
 @pytest.mark.promise("breaks-half-run")

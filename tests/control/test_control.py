@@ -316,6 +316,25 @@ def test_a_capture_whose_body_raised_can_not_go_on(stream):
     assert graph.state == "empty"
 
 
+@WAYS
+@pytest.mark.parametrize("end", ["reset", "capture_end"])
+@pytest.mark.promise("control-failures")
+def test_a_capture_that_is_ended_in_a_body_is_refused(stream, capture, end):
+    graph, flag = ag.Graph(), np.ones(1, bool)
+
+    def body():
+        with capture(graph):
+            ag.while_(flag, lambda: (launch(int), getattr(graph, end)()))
+
+    with pytest.raises(ag.CaptureError, match="ended, or was abandoned, in a body of"):
+        body()
+    assert graph.state == "empty"
+    assert not capture_table.live
+    with capture(graph):
+        launch(int)
+    graph.replay()
+
+
 @pytest.mark.promise("control-breaks")
 def test_in_a_capture_with_breaks_the_loop_runs_as_it_is_recorded(stream):
     n, y, seen = np.full(1, 3), np.zeros(1), []

@@ -133,7 +133,7 @@ class Condition:
         self.kind = kind
         self.flag = flag
         self.nbytes = nbytes
-        self.limit = NO_LIMIT if limit is None else limit
+        self.limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
         if not tests.free:
             tests.more()
         self.count = tests.free.popleft()
