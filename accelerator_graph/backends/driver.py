@@ -325,7 +325,7 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         driver, function = self.driver, self.driver.names.end_capture
         answer: list[tuple[Any, ...]] = []
         try:
-            driver.within(token.place, driver.keep, answer, function, (token.handle,))
+            driver.within(token.place, driver.keep, answer, function, token.handle)
             handle = driver.checked(function, answer[0])
             if not int(handle):
                 raise driver_error(
@@ -352,10 +352,10 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
         driver, function = self.driver, self.driver.names.end_capture
         answer: list[tuple[Any, ...]] = []
         with suppress(AcceleratorGraphError):
-            driver.within(token.place, driver.keep, answer, function, (token.handle,))
+            driver.within(token.place, driver.keep, answer, function, token.handle)
         if not answer:  # the place could not be made current
             with suppress(AcceleratorGraphError):
-                driver.keep(answer, function, (token.handle,))
+                driver.keep(answer, function, token.handle)
         self.discard(token, answer[0] if answer else (None,))
 
     def discard(self, capture: Capture, answer: tuple[Any, ...]) -> None:

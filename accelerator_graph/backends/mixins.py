@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from . import _contract as contract
 from .base import Backend, Capability, CaptureMode
@@ -308,6 +308,9 @@ class Conditions(Enqueues, ReadsGraphs, capability=Capability.CONDITIONS):
 
     __slots__ = ()
 
+    flag_test: ClassVar[str] = ""
+    """The name of the kernels that test flags, if they are nodes. They write none."""
+
     @abstractmethod
     def condition(
         self,
@@ -353,11 +356,6 @@ class Conditions(Enqueues, ReadsGraphs, capability=Capability.CONDITIONS):
         Such as ``(3, "a node of the kind 'host'")``; None if it runs all of them. Asked of what `body_end`
         has returned.
         """
-
-    @property
-    def flag_test(self) -> str:
-        """The name of the kernels that test flags, if they are nodes. They write none."""
-        return ""
 
 
 class Lends(HasHandles):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from ...errors import AcceleratorGraphError
+from .._shared import keep
 from .._shared.driver import ILLEGAL_STATE
 from ..driver import Handle
 from .driver import Driver, Graph
@@ -189,15 +190,13 @@ def begin_condition(
         after = driver.array(here.nodes), [api.CUgraphEdgeData() for _ in here.nodes], len(here.nodes)
         answers: list[Any] = []
         try:
-            driver.keep(answers, add, (here.graph, *after, params))
+            keep(answers, getattr(api, add), here.graph, *after, params)
             node = driver.checked(add, answers[0])
             found.bodies = [driver.graph(int(body)) for body in params.conditional.phGraph_out]
             driver.bodies[int(node)] = found
             driver.follow(stream, [node], others=False)
         except BaseException:
-            if (
-                answers and answers[0][0] is driver.success
-            ):  # an interrupt: unjoined, it would break the capture
+            if answers and answers[0][0] is driver.success:  # a node that nothing joins breaks the capture
                 driver.follow(stream, [answers[0][1]], others=False)
             raise
     return found
@@ -258,7 +257,7 @@ def _end(driver: Driver, body: Body) -> tuple[Any, ...]:
     """
     answers = body.destroyed = body.destroyed or []
     if not answers:
-        driver.within(body.place, driver.keep, answers, driver.names.end_capture, (body.handle,))
+        driver.within(body.place, driver.keep, answers, driver.names.end_capture, body.handle)
     answer: tuple[Any, ...] = answers[-1]
     if answer[0] is not driver.success and int(answer[0]) != ILLEGAL_STATE:  # 401: it had not begun
         driver.broken.add(body.condition.root)

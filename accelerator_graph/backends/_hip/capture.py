@@ -48,7 +48,7 @@ def _reset_stream(driver: Driver, capture: Capture) -> None:
 
 def _end_and_destroy(driver: Driver, capture: Capture) -> None:
     answers: list[Any] = []
-    driver.keep(answers, "hipStreamEndCapture", (capture.handle,))
+    driver.keep(answers, "hipStreamEndCapture", capture.handle)
     code, graph = answers[0]
     if not code:
         driver.call("hipGraphDestroy", int(graph))

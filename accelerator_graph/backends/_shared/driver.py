@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from itertools import chain, starmap
+from itertools import chain
 from typing import Any, ClassVar, NoReturn, TypeGuard, TypeVar
 from weakref import ref
 
@@ -329,10 +329,10 @@ class Driver:
             self.broke(function, error)
         return answer
 
-    def keep(self, answers: list[Any], function: str, args: tuple[Any, ...], *before: Any) -> None:
+    def keep(self, answers: list[Any], function: str, arg: Any, *before: Any) -> None:
         """Like `answer`, but append `before` and the answer to a list, where no interrupt can lose them."""
         try:
-            answers.extend(chain(before, starmap(getattr(self.api, function), (args,))))
+            answers.extend(chain(before, map(getattr(self.api, function), (arg,))))
         except self.raises as error:
             self.broke(function, error)
 
@@ -372,7 +372,7 @@ class Driver:
         """
         answers = handle.destroyed = handle.destroyed or []
         if not answers:
-            what = answers, function, (handle.handle,), _ASKED
+            what = answers, function, handle.handle, _ASKED
             if disturbs:
                 self.relaxed(handle.place).run(self.keep, *what)
             else:
@@ -544,7 +544,7 @@ class Relaxed(Section):
         if current != int(self._place):
             self._before = current
             driver.call(driver.names.set_current, self._place)
-        driver.keep(mode, exchange, (driver.capture_modes["relaxed"],))
+        driver.keep(mode, exchange, driver.capture_modes["relaxed"])
         if mode[0][0] is not driver.success:
             driver.failed(exchange, mode[0][0])
 
