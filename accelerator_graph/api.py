@@ -580,11 +580,12 @@ class Graph(BaseGraph):
         from .inspection.files import write_description, write_file
 
         captured = self._kept("debug_dump()")
-        parts = self._runner_for("debug_dump()").parts
+        runner = self._runner_for("debug_dump()")
+        in_segments = [*runner.parts] != [runner]
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
 
         def write(name: str) -> None:
-            described = suffix in _DESCRIBED or profile is not None or len(parts) > 1
+            described = suffix in _DESCRIBED or profile is not None or in_segments
             if described or not captured.backend.dump(captured.native, name, verbose):
                 write_description(self.describe(), suffix, name, profile)
 

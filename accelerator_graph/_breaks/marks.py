@@ -10,10 +10,9 @@ from enum import Enum
 from functools import wraps
 from numbers import Number
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from .._interpreter import runs_later
-from ..errors import CaptureError
 
 if TYPE_CHECKING:
     from .recording import Recording
@@ -27,46 +26,8 @@ _VALUES = (Number, str, bytes, tuple, frozenset, Enum, type(None))
 """Types whose objects Python may share."""
 
 
-class NoBreaks:
-    """Stands for a recording in the body of a loop or a branch that the device tests: it can't break.
-
-    Parameters
-    ----------
-    recording : Recording
-        The recording.
-    what : str
-        The loop or the branch.
-    is_innermost : callable
-        Returns True if this thread has begun no other capture since that of the body.
-    """
-
-    def __init__(self, recording: Recording | NoBreaks, what: str, is_innermost: Callable[[], bool]) -> None:
-        self._recording = recording
-        self._what = what
-        self.is_innermost = is_innermost
-
-    def name(self, name: str, obj: object) -> None:
-        """Name a live object."""
-        self._recording.name(name, obj)
-
-    def call(self, function: Callable[..., Any], *_: object) -> NoReturn:
-        """Raise `CaptureError`."""
-        self.end_segment(f"a call of {getattr(function, '__qualname__', repr(function))}")
-
-    def end_segment(self, what: str) -> NoReturn:
-        """Raise `CaptureError`."""
-        raise CaptureError(
-            f"{what} can't break the capture in the body of {self._what}, whose flag the device tests; pass "
-            "native=False there, and the host does.",
-            reason="illegal_call",
-        )
-
-    def begin_segment(self) -> None:
-        """Do nothing."""
-
-
 class _Thread(threading.local):
-    recording: Recording | NoBreaks | None = None
+    recording: Recording | None = None
     calls = 0
 
 
@@ -165,7 +126,14 @@ def checked_breaks(breaks: object) -> tuple[object, ...] | None:
     """
     if isinstance(breaks, bool):
         return () if breaks else None
-    named = tuple(breaks) if isinstance(breaks, Iterable) and not isinstance(breaks, str) else ()
+    if not isinstance(breaks, Iterable) or isinstance(breaks, str):
+        raise TypeError(
+            "graph: breaks must be True, False, or functions, methods, modules and operators, not "
+            f"{breaks!r}."
+        )
+    named = tuple(breaks)
+    if not named:
+        raise TypeError("graph: breaks names nothing; pass True for what is marked, or False for no breaks.")
     for each in named:
         operator = isinstance(each, str) and "::" in each
         function = isinstance(each, FunctionType) or hasattr(each, "forward")
@@ -175,11 +143,6 @@ def checked_breaks(breaks: object) -> tuple[object, ...] | None:
                 "torch, and its operators as in 'aten::nonzero', or mark what calls it with "
                 "accelerator_graph.eager."
             )
-    if not named:
-        raise TypeError(
-            "graph: breaks must be True, False, or functions, methods, modules and operators, not "
-            f"{breaks!r}."
-        )
     return named
 
 
@@ -199,7 +162,9 @@ def mark_until(stack: ExitStack, named: Iterable[Any]) -> None:
                 "mark it with accelerator_graph.eager."
             )
         for owner, name in places:
-            _put(stack, owner, name, eager(getattr(owner, name)))
+            marked = eager(getattr(owner, name))
+            static = isinstance(vars(owner).get(name), staticmethod)
+            _put(stack, owner, name, staticmethod(marked) if static else marked)
 
 
 def places_of(named: Any) -> list[tuple[Any, str]]:
@@ -211,7 +176,9 @@ def places_of(named: Any) -> list[tuple[Any, str]]:
     for each in outer:
         scope = getattr(scope, each, None)
     if outer:
-        return [(scope, name)] if isinstance(scope, type) and vars(scope).get(name) is named else []
+        found = vars(scope).get(name) if isinstance(scope, type) else None
+        plain = found.__func__ if isinstance(found, staticmethod) else found
+        return [(scope, name)] if plain is named else []
     modules = [each for each in list(sys.modules.values()) if isinstance(each, ModuleType)]
     return [
         (module, key) for module in modules for key, value in list(vars(module).items()) if value is named
@@ -219,10 +186,10 @@ def places_of(named: Any) -> list[tuple[Any, str]]:
 
 
 def _put(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
-    had = name in vars(owner)
-    stack.callback(setattr, owner, name, getattr(owner, name)) if had else stack.callback(
-        delattr, owner, name
-    )
+    if name in vars(owner):
+        stack.callback(setattr, owner, name, vars(owner)[name])
+    else:
+        stack.callback(delattr, owner, name)
     setattr(owner, name, value)
 
 

@@ -10,34 +10,23 @@ from typing import TYPE_CHECKING, Any
 from .._arrays.containers import rebuild
 from .._arrays.signatures import Reader
 from .._core import capture_table, stream_stack
-from .._core.capture import Capture, Captured, Where, part_of
+from .._core.capture import Capture, Captured, Events, Where, part_of
 from .._core.labels import Labels, Mark
-from .._core.replay import Runner, parts_in
+from .._core.replay import HostPart, Runner, parts_in
+from .._core.streams import as_stream
 from .._interpreter import caller
 from ..errors import CaptureError, GraphStateError, UnsupportedError
 from ..interop import registry as interop
 from .marks import mark_until, thread
-from .segments import EagerCall, HostTest, Live, SegmentedRunner
+from .parts import EagerCall, HostTest, Live
+from .segments import SegmentedRunner
 
 if TYPE_CHECKING:
     from .._core.capture import CaptureMode
     from .._core.graph import BaseGraph
     from .._core.pools import PoolId
-    from .._core.replay import EagerPart
-    from .._core.streams import Event
     from .._interpreter import Site
     from ..interop.base import Undo
-
-
-class _Events:
-    """The events that were recorded in one segment."""
-
-    def __init__(self) -> None:
-        self.found: list[Event] = []
-
-    def recorded_event(self, event: Event) -> None:
-        """Note an event."""
-        self.found.append(event)
 
 
 class Recording:
@@ -88,15 +77,17 @@ class Recording:
         self._names: dict[str, object] = {}
         self._open: list[tuple[Mark, Mark]] = []
         """The labels that are open at a break, in the segment and in the whole graph."""
+        self.on_device: tuple[Capture | None, str] = None, ""
+        """The capture of the body that is recorded now and that the device runs, and which body it is."""
         self._inside = 0
         """In how many bodies of loops and branches the present segment is."""
         self._entry: stream_stack.Entry | None = None
-        self._events = _Events()
         self._segments: list[tuple[Captured, list[object]]] = []
         """The segments as they were captured, with what their work keeps alive."""
         self._thread = get_ident()
         self._named = [each for each in named if not isinstance(each, str)]
-        self._begin_operators, self._end_operators = self._replaced([x for x in named if isinstance(x, str)])
+        self._operators = self._replaced([each for each in named if isinstance(each, str)])
+        """What begins, and what ends, to have operators called by `call`: in each segment anew."""
         self._marks = ExitStack()
         self._guard = guard
 
@@ -117,10 +108,9 @@ class Recording:
             self.abandon()
             raise
 
-    def _replaced(self, operators: list[str]) -> tuple[Undo, Undo]:
-        """Return what begins, and what ends, to make calls of operators eager calls."""
+    def _replaced(self, operators: list[str]) -> tuple[Undo, Undo] | None:
         if not operators:
-            return bool, bool
+            return None
         for framework in interop.loaded():
             found = framework.replace(operators, self._call_operator)
             if found is not None:
@@ -128,6 +118,10 @@ class Recording:
         raise ValueError(
             f"graph: breaks names the operator {operators[0]!r}, and no framework that is imported has any."
         )
+
+    def _leave_operators(self) -> None:
+        if self._operators is not None:
+            self._operators[1]()
 
     def _call_operator(
         self, operator: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
@@ -143,7 +137,20 @@ class Recording:
         return self.call(operator, args, kwargs, None, (), site)
 
     def is_innermost(self) -> bool:
-        """Return True if this thread has begun no other capture since."""
+        """Return True if a mark breaks this capture: this thread has begun no other one since.
+
+        Raises
+        ------
+        CaptureError
+            It has begun one for the body of a loop or a branch that the device tests.
+        """
+        body, what = self.on_device
+        if capture_table.is_innermost(body):
+            raise CaptureError(
+                f"a mark can't break the capture in the body of {what}, whose flag the device tests; pass "
+                "native=False there, and the host does.",
+                reason="illegal_call",
+            )
         return capture_table.is_innermost(self._graph._capture)
 
     def name(self, name: str, obj: object) -> None:
@@ -160,12 +167,12 @@ class Recording:
         capture = graph._capture
         assert capture is not None
         self._pool = capture.lease.id
-        self._events = part_of(capture.observations, _Events)
         if self._open:
             marks = part_of(capture.observations, Labels).go_on(capture, [mark for mark, _ in self._open])
             self._open = [(mark, label) for mark, (_, label) in zip(marks, self._open, strict=True)]
         self._place.prepares, self._place.waits_for = False, None
-        self._begin_operators()
+        if self._operators is not None:
+            self._operators[0]()
 
     def _leave_segment(self, former: Capture) -> None:
         """Let other captures into the pool of a segment that has ended."""
@@ -183,7 +190,7 @@ class Recording:
         graph = self._graph
         capture = graph._capture
         assert capture is not None
-        self._end_operators()
+        self._leave_operators()
         try:
             captured = capture.end()
         except CaptureError as error:
@@ -205,7 +212,7 @@ class Recording:
         if not self._inside:
             self._note_labels(capture, runner.counted)
         self._runner.add(runner, empty=runner.counted == own, runs=self.runs)
-        for event in self._events.found:
+        for event in part_of(capture.observations, Events).found:
             event._run = self._runner.latest_run()
 
     def _note_labels(self, capture: Capture, count: int | None) -> None:
@@ -242,11 +249,11 @@ class Recording:
         try:
             self.end_segment(made.what)
             made.valid_rows = valid_rows
-            made.streams = self._runner.streams_of(streams)
+            made.streams = tuple(as_stream(each, self._place.stream.backend) for each in streams)
             made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)
             self._runner.settle()
             result = self._between(made, function, args, kwargs)
-            made.first(result, args, kwargs)
+            made.first(result, args, kwargs, self._place.stream)
             self._runner.steps.append(made)
             self.begin_segment()
             return result
@@ -296,7 +303,7 @@ class Recording:
             self._runner.go_on(part, self._names)
         self.begin_segment()
 
-    def _body(self, part: HostTest, body: Callable[[], object], runs: bool) -> list[Runner | EagerPart]:
+    def _body(self, part: HostTest, body: Callable[[], object], runs: bool) -> list[Runner | HostPart]:
         """Record a body into segments with a pool of their own, since it may run more than once."""
         graph, runner = self._graph, self._runner
         outer = graph._capture, self._pool, self._open, self.runs, runner.steps
@@ -323,18 +330,17 @@ class Recording:
 
     def exit(self, exc: BaseException | None) -> None:
         """End the block: well, or because it has raised this."""
-        graph = self._graph
+        ended = False
         try:
-            self._end_operators()
-            if exc is not None or graph._capture is None:
-                graph._exit(None, exc, None)
-            else:
+            self._leave_operators()
+            if exc is None and self._graph._capture is not None:
                 self.end()
-        except BaseException:
-            self.abandon()
-            raise
-        if exc is not None:
-            self.abandon()
+                ended = True
+            else:
+                self._graph._exit(None, exc, None)
+        finally:
+            if not ended:
+                self.abandon()
 
     def end(self) -> None:
         """End and run the last segment; the graph has all of it."""
@@ -345,9 +351,9 @@ class Recording:
             self._refuse_used_live_objects()
         runner = self._runner
         runner.retained = self.retained()
-        runner.finish(graph, capture.lease, ran=True)
-        if runner.counted == 0 and len(runner.steps) == 0:
+        if not runner.steps:
             graph._found_empty(capture.subject)
+        runner.finish(graph, capture.lease, ran=True)
         graph._runner = simplest = runner.simplest()
         graph._make_ready(simplest)
         graph._capture = capture.guard = None
@@ -380,7 +386,7 @@ class Recording:
         """Leave no trace of any segment. May be called again."""
         try:
             try:
-                self._end_operators()
+                self._leave_operators()
             finally:
                 self._graph._recover()
         finally:
@@ -398,7 +404,7 @@ class Recording:
             thread.recording = None
         capture_table.thread.between = None
         self._marks.close()
-        self._begin_operators = self._end_operators = bool
+        self._operators = None
         if self._entry is not None:
             stream_stack.leave(self._entry)
             self._entry = None

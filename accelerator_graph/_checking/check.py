@@ -13,7 +13,7 @@ from .._arrays.placement import extent
 from .._core import ownership
 from .._core.graph import BaseGraph
 from .._core.labels import if_in_order
-from .._core.replay import ConditionalPart, EagerPart
+from .._core.replay import HostPart
 from ..errors import AcceleratorGraphError, GraphStateError
 from ..inspection.memory_check import WRONG, MemoryCheck, MemoryFinding
 from ..inspection.names import title
@@ -218,7 +218,7 @@ class _Segment(NamedTuple):
 def _examined(runner: Runner, retained: Iterable[object]) -> MemoryCheck:
     parts = [*_numbered(runner.parts)]
     segments = [each for each, *_ in parts if isinstance(each, _Segment)]
-    kept = [*retained, *(each for part, *_ in parts if isinstance(part, EagerPart) for each in part.held)]
+    kept = [*retained, *(each for part, *_ in parts if isinstance(part, HostPart) for each in part.held)]
     pointers = [each for segment in segments for each in segment.found.pointers]
     before = [each for segment in segments for each in segment.captured_words.pointers]
     sure = sum(each.sure for each in pointers)
@@ -234,13 +234,13 @@ def _examined(runner: Runner, retained: Iterable[object]) -> MemoryCheck:
 
 
 def _numbered(
-    parts: Iterable[Runner | EagerPart], first: int = 0, inside: bool = False
-) -> Iterator[tuple[_Segment | EagerPart, int, bool]]:
+    parts: Iterable[Runner | HostPart], first: int = 0, inside: bool = False
+) -> Iterator[tuple[_Segment | HostPart, int, bool]]:
     """Yield segments and what is between them, each with its number, and whether it is inside of that."""
     for part in parts:
-        if isinstance(part, EagerPart):
+        if isinstance(part, HostPart):
             yield part, first, inside
-            for body in part.bodies if isinstance(part, ConditionalPart) else ():
+            for body in part.bodies:
                 yield from _numbered(body, first, True)
             count = 1
         else:

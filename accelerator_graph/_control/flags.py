@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from .._arrays.arrays import array_type_of, copy_all, on_device, on_host
 from .._arrays.placement import check_place, extent, works_on_host
+from .._breaks.parts import EagerCall, HostTest
 from .._core.current_stream import current_stream
 from .._core.observers import ambient
-from .._core.replay import calls_in
+from .._core.replay import parts_in
 from .._interpreter import outside
 from ..backends.base import Capability, unsupported
 from ..backends.memory import elements_of
 from ..errors import AcceleratorGraphError, CaptureError, UnsupportedError
 
 if TYPE_CHECKING:
-    from .._breaks.segments import HostTest
     from .._core.graph import BaseGraph
     from .._core.streams import Stream
     from ..backends.base import AnyBackend
@@ -157,8 +157,10 @@ def warn_if_endless(
     reader : str
         The name of kernels that only read the flag.
     """
-    flag, calls = test.flag, any(any(calls_in(each)) for each in test.bodies)
-    if test.kind != "while" or test.limit is not None or calls or not flag.has_address():
+    flag = test.flag
+    if test.kind != "while" or test.limit is not None or not flag.has_address():
+        return
+    if any(isinstance(part, EagerCall) for body in test.bodies for part in parts_in(body)):
         return
     if graph._keeps == "executable" and not graph._observers and not ambient.get():
         return

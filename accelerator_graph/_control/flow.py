@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
+from .._breaks.parts import HostTest
 from .._breaks.recording import give_up
-from .._breaks.segments import HostTest
 from .._core.current_stream import current_stream
 from .._interpreter import boolean, caller, integer, runs_later
 from ..errors import CaptureError, GraphStateError

@@ -7,9 +7,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from .._breaks.marks import NoBreaks, thread
+from .._breaks.marks import thread
 from .._breaks.recording import cut_off
-from .._core import capture_table
 from .._core.capture import Capture, Collectives, Where, part_of, report_collective
 from .._core.current_stream import give_back, take_branches
 from .._core.labels import Labels
@@ -19,7 +18,7 @@ from ..errors import CaptureError
 from .flags import warn_if_endless
 
 if TYPE_CHECKING:
-    from .._breaks.segments import HostTest
+    from .._breaks.parts import HostTest
     from .._core.graph import BaseGraph
     from ..backends.base import AnyBackend
 
@@ -125,11 +124,12 @@ def _capture_body(
     watches = (each.inside(capture) for each in parent.observations if hasattr(each, "inside"))
     capture.observations += [*islice(watches, 1)]
     breaks, inside = thread.recording, _Inside(capture, what)
+    around = None if breaks is None else breaks.on_device
     parent.observations.append(inside)
     try:
         capture.begin(graph)
         if breaks is not None:
-            thread.recording = NoBreaks(breaks, what, partial(capture_table.is_innermost, capture))
+            breaks.on_device = capture, what
         body()
         if capture.recorded() is None:
             raise cut_off(what)
@@ -138,7 +138,8 @@ def _capture_body(
         capture.abandon()
         raise
     finally:
-        thread.recording = breaks
+        if breaks is not None and around is not None:
+            breaks.on_device = around
         if inside in parent.observations:
             parent.observations.remove(inside)
     parent.retained += [capture.lease, *capture.retained]

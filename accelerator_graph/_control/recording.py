@@ -28,7 +28,7 @@ def innermost() -> tuple[Capture, BaseGraph] | None:
 def recording_of(capture: Capture, graph: BaseGraph) -> Recording:
     """Return what records a capture in segments, which it does from now on."""
     breaks = thread.recording
-    if isinstance(breaks, Recording) and breaks.is_innermost():
+    if breaks is not None and breaks.is_innermost():
         return breaks
     return capture.recording if isinstance(capture, Segment) else SilentRecording(capture, graph)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..backends.base import Recorder
     from ..errors import Reason
     from .replay import Runner
+    from .streams import Event
 
 Part = TypeVar("Part")
 
@@ -182,6 +183,10 @@ class Capture:
             return None if info is None else info.nodes
         except AcceleratorGraphError:  # `end` counts again, and raises it
             return None
+
+    def note_event(self, event: Event) -> None:
+        """Note an event that was recorded in this capture."""
+        part_of(self.observations, Events).found.append(event)
 
     def check_thread(self, what: str) -> None:
         """Raise `GraphStateError` if this thread may not end the capture, or not now."""
@@ -436,6 +441,15 @@ def _used_by(observations: Iterable[Any]) -> Callable[[object], Undo] | None:
         return lambda: [undo() for undo in undos]
 
     return used
+
+
+class Events:
+    """The events that were recorded in one capture."""
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: list[Event] = []
 
 
 class Collectives:

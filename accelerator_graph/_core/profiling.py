@@ -14,7 +14,7 @@ from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
 from .capture import Captured, LabelledRange
 from .labels import if_in_order
-from .replay import Executable
+from .launching import Executable
 from .streams import Event, OwnedEvent, Stream, captured_by
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ Range = tuple[int, int]
 
 Span = tuple[float, float]
 """When a part began and ended, in microseconds since a replay was launched."""
+
+PartSpan = tuple[float, float, float]
+"""When a segment or what is between two began and ended on the stream, and how long the host took for it."""
 
 _TOLERANCE = 0.05
 """The share of a replay's time by which the graph's events may lie outside the events around its launch."""
@@ -213,11 +216,10 @@ def measure(
 
 def measure_parts(
     runner: Runner, replays: int, state: Sequence[object], live: Mapping[str, object]
-) -> tuple[Stream, list[float], list[list[Span]], list[list[float]]]:
+) -> tuple[Stream, list[float], list[list[PartSpan]]]:
     """Time a graph in segments where its replays go.
 
-    Returns that stream, the times of the replays, and by replay the span of each segment and each call on the
-    stream, and how long the host took for it.
+    Returns that stream, the times of the replays, and by replay the spans of the parts.
     """
     stream = runner.destination().held()
     check_timing(stream, state)
@@ -231,10 +233,15 @@ def measure_parts(
         runner.replay_with(live, stream, mark)
 
     times = replay_times(stream, launch, replays, state).times
-    timed = runs[-replays:]
-    ends = [[run[0][0].elapsed_time(event) * 1000 for event, _ in run] for run in timed]
-    clock = [[(later - sooner) / 1000 for (_, sooner), (_, later) in pairwise(run)] for run in timed]
-    return stream, times, [[*pairwise(run)] for run in ends], clock
+    marks = [
+        [(run[0][0].elapsed_time(event) * 1000, clock / 1000) for event, clock in run]
+        for run in runs[-replays:]
+    ]
+    return (
+        stream,
+        times,
+        [[(begin, end, later - sooner) for (begin, sooner), (end, later) in pairwise(run)] for run in marks],
+    )
 
 
 def replay_times(

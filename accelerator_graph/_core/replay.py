@@ -1,364 +1,35 @@
-"""Replaying a captured graph: its executable, and the callables that launch it on a stream.
-
-All callables of a graph read one cell, the `owner` of the graph's launch lock. One assignment exchanges what
-all of them launch.
-"""
+"""Replaying a captured graph: what is left of a capture, and what it does in a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from .._interpreter.interruptions import Section
-from ..backends.base import Capability, SameContext, SameStream, unsupported
-from ..errors import AcceleratorGraphError, CaptureError, GraphStateError, UnsupportedError
-from . import capture_table
-from .capture_table import measuring
+from ..backends.base import Capability, unsupported
+from ..errors import GraphStateError, UnsupportedError
 from .extension import fast, new_lock
-from .ownership import Owned, drain, due
+from .launching import RESET_MEANWHILE, Binding, Current, Latest, instantiated, make_room, refuse_capturing
 from .stream_stack import is_constant
-from .streams import Event, FrameworkCurrent, Stream, as_stream, capture_of, captured_by, describe
+from .streams import Event, FrameworkCurrent, Stream, as_stream, describe
 
 if TYPE_CHECKING:
-    from ..backends.base import AnyBackend as Backend
-    from ..backends.base import GraphContents, NativeCalls, NodeSetter, Recorder
+    from ..backends.base import GraphContents, NodeSetter
     from ..interop.base import Framework
-    from ._fast import Launch, Launcher
     from .capture import Captured, LabelledRange
+    from .launching import Executable
     from .memory import Measured
-    from .node_changes import NodeChanges
     from .pools import Lease
 
 NOT_KEPT = (
     "the graph was not kept; make it with keep_graph=True, or call enable_debug_mode() before the capture"
 )
-RESET_MEANWHILE = "another thread has reset the graph; capture again"
-
-MOST_STREAMS = 16
-"""The most streams to remember; more would only cost memory."""
-
-
-class Executable(Owned):
-    """An executable of a captured graph.
-
-    Attributes
-    ----------
-    made_of : object
-        The recorder's graph, if that was kept.
-    changes : NodeChanges or None
-        The changes of single nodes, once there are some.
-    key : object
-        Stands for the executable in bindings, which don't keep it alive.
-    measured : Measured or None
-        The memory that it has taken, if that was measured.
-    work : Captured or None
-        The graph, if a framework keeps it as long as the executable. Other graphs are with their runner.
-    runs : tuple
-        The bindings whose runs may be in progress, with their streams, which are kept alive.
-    setters : dict or None
-        What changes single nodes, by their numbers: the present parameters of these nodes.
-    """
-
-    __slots__ = ("changes", "key", "made_of", "measured", "runs", "setters", "work")
-
-    def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
-        super().__init__(recorder, backend, value, *keeps)
-        self.work: Captured | None = None
-        self.made_of: object = None
-        self.changes: NodeChanges | None = None
-        self.setters: dict[int, NodeSetter] | None = None
-        self.key = object()
-        self.measured: Measured | None = None
-        self.runs: tuple[tuple[ref[Binding], Stream], ...] = ()
-
-    def note_run(self, binding: Binding, stream: Stream) -> None:
-        """Note that a binding is about to launch. The launch lock is held."""
-        if all(each() is not binding for each, _ in self.runs):
-            self.runs = (*self.runs, (ref(binding), stream))
-
-    def forget_runs(self) -> None:
-        """Forget the runs of bindings that are gone: a later one has begun, and runs are in order."""
-        self.runs = tuple(each for each in self.runs if each[0]() is not None)
-
-    def ends(self) -> list[Event | Stream]:
-        """Return what a stream has to wait for to come after all runs. The launch lock is held."""
-        found: list[Event | Stream] = []
-        for _, stream in self.runs:
-            end: Event | Stream = stream
-            if Capability.EVENTS in self.backend.capabilities(stream.device):
-                with suppress(AcceleratorGraphError):  # else the first run tries again
-                    if not stream._is_capturing():
-                        end = stream.record()
-            found.append(end)
-        return found
-
-    def let_go(self) -> None:
-        """Have no binding keep this alive, or launch it again without its check."""
-        for binding, _ in self.runs:
-            if (bound := binding()) is not None:
-                bound.let_go()
-
-    def launch_on(self, stream: Stream, calls: NativeCalls | None) -> Callable[[], Any]:
-        """Return a callable that launches this on a stream, for which the backend has these calls."""
-        native = self.value if self.recorder is self.backend else self.lent()
-        found = None if native is None or calls is None else calls.bind(native)
-        return found or partial(self.recorder.replay, self.value, stream._native)
-
-    def act(self) -> None:
-        """Destroy the executable."""
-        self.recorder.destroy_executable(self.value)
-
-
-class Current:
-    """The executable that the replays of a graph launch. A swap reaches all callables at once.
-
-    Parameters
-    ----------
-    executable : Executable or None
-        The executable, once there is one.
-    check : callable, optional
-        Called before launches. If it raises, nothing is launched and the exception passes. Once it has
-        returned True, the callable that launches does not call it again, unless it is let go.
-    former : list of Event or Stream
-        The runs of former executables that the first run has to wait for. Empty from then on.
-    why : str
-        Why there is no executable.
-    until : {"replay", "instantiate", "never"}
-        Which call makes one, if there is none.
-    """
-
-    __slots__ = ("check", "executable", "former", "until", "why")
-
-    def __init__(
-        self,
-        executable: Executable | None,
-        check: Callable[[], object] | None,
-        former: list[Event | Stream],
-        why: str = RESET_MEANWHILE,
-        until: Literal["replay", "instantiate", "never"] = "replay",
-    ) -> None:
-        self.executable = executable
-        self.check = check
-        self.former = former
-        self.why = why
-        self.until = until
-
-    def checked(self, check: Callable[[], object] | None) -> Current:
-        """Return the same with this check."""
-        return Current(self.executable, check, self.former, self.why, self.until)
-
-    def launchable(self) -> Executable:
-        """Return the executable; raise `GraphStateError` if there is none."""
-        if self.executable is None:
-            raise GraphStateError(f"{self.why}.")
-        return self.executable
-
 
 _NOTHING = Current(None, None, [])
 """What a graph launches that has no executable yet."""
-
-
-class Binding:
-    """A graph bound to a stream.
-
-    Parameters
-    ----------
-    runner : Runner
-        What replays the graph. It is not kept alive.
-    stream : Stream
-        Where launches go. A hold of its own, which nobody else can close.
-    keeps : object, optional
-        What has to live as long as the callable does.
-    ahead : bool
-        Move the executable to the device now.
-    """
-
-    __slots__ = ("__weakref__", "_asks", "_keeps", "_launcher", "_lock", "_prepared", "_runner", "_stream")
-
-    _prepared: tuple[object, Callable[[], Any] | None]
-    """The `Current` for which all is decided, or the key of an executable; and what launches that. Replaced
-    as a whole."""
-
-    def __init__(self, runner: Runner, stream: Stream, keeps: object = None, *, ahead: bool = False) -> None:
-        self._runner = ref(runner)
-        self._lock = lock = runner.launching
-        self._stream = stream
-        self._keeps = keeps
-        self._asks = stream._backend.replay_ignores_captures
-        self._launcher: Callable[[], Launcher | None] | None = None
-        executable: Executable = lock.owner.executable or lock.owner.launchable()
-        calls = stream._backend.native_calls(stream._native)
-        self._prepared = executable.key, executable.launch_on(stream, calls)
-        if ahead and calls is not None and not stream._is_capturing():
-            calls.upload(executable.native)
-
-    def launcher(self) -> Callable[[], None]:
-        """Return the callable. It holds the binding, and the binding does not hold it."""
-        if fast is None:
-            return self.launch
-        launcher: Launcher = fast.Launcher(capture_table.live, self.launch)
-        self._launcher = ref(launcher)
-        return launcher
-
-    def launch(self) -> None:
-        """Launch what is current. The callable in C does so itself, or calls this."""
-        if (capture_table.live or self._asks) and self._stream._is_capturing() and self._record():
-            return
-        lock = self._lock
-        with lock:
-            current = lock.owner
-            prepared, call = self._prepared
-            if prepared is current and call is not None:
-                call()
-            else:
-                self._decide(current, prepared, call)
-
-    def _record(self) -> bool:
-        """Record a run in the capture of the stream; return False if the launch does that itself."""
-        refuse_capturing(self._stream)
-        runner = self._runner()
-        if runner is None:
-            raise GraphStateError(f"{RESET_MEANWHILE}.")
-        with self._lock:
-            from .children import record
-
-            return record(runner, self._stream)
-
-    def _decide(self, current: Current, prepared: object, call: Callable[[], Any] | None) -> None:
-        """Launch what this callable has not launched before, or what has to be checked each time."""
-        stream, executable, check = self._stream, current.executable or current.launchable(), current.check
-        settled = check is None or check()
-        if call is None or prepared is not executable.key:
-            call = executable.launch_on(stream, stream._backend.native_calls(stream._native))
-            self._prepared = executable.key, call
-        if current.former and stream._is_capturing():  # the run is recorded and does not begin
-            call()
-            return
-        executable.note_run(self, stream)
-        if current.former:
-            _follow(stream, current.former)
-        call()
-        if current.former:
-            current.former.clear()
-        if len(executable.runs) > 1:
-            executable.forget_runs()
-        if settled:
-            self._connect(current, executable, call)
-
-    def _connect(self, current: Current, executable: Executable, call: Callable[[], Any]) -> None:
-        """Decide nothing more from now on, and have the callable in C launch without Python if it can."""
-        launcher, recorder = None if self._launcher is None else self._launcher(), executable.recorder
-        stream = self._stream
-        if launcher is not None and (launcher.target is None or launcher.target.owner is not current):
-            launcher.target = _launch_in_c(current, executable, stream, self._lock)
-        in_c = launcher is not None and launcher.target is not None
-        if in_c and recorder.serialises_replays:
-            self._prepared = None, None  # Python hardly ever launches: it need not keep the call
-        elif in_c or recorder is executable.backend:
-            self._prepared = current, call
-        elif executable.lent() is not None:
-            calls = stream._backend.native_calls(stream._native)
-            self._prepared = current, executable.launch_on(stream, calls)
-        if self._lock.owner is not current:  # the graph was reset meanwhile
-            self.let_go()
-
-    def let_go(self) -> None:
-        """Hold no executable until the next launch."""
-        self._prepared = None, None
-        launcher = None if self._launcher is None else self._launcher()
-        if launcher is not None:
-            launcher.target = None
-
-
-def _follow(stream: Stream, former: list[Event | Stream]) -> None:
-    """Let a stream wait for the runs of former executables."""
-    for end in former:
-        if not isinstance(end, Stream):
-            stream.wait(end)
-        elif end._is_capturing():
-            raise CaptureError(
-                f"replay: a run of the graph's former executable is on the {describe(end)}, which is being "
-                "captured now, so no other stream can wait for it; replay once that capture has ended.",
-                reason="illegal_call",
-            )
-        else:
-            stream._follow(end)
-
-
-def refuse_capturing(stream: Stream) -> None:
-    """Raise if a replay onto this stream can't be recorded in the capture that it takes part in.
-
-    Raises
-    ------
-    CaptureError
-        The stream is capturing and its backend can't record a replay. Nothing was touched.
-    """
-    backend = stream._backend
-    if not _has_to_ask(stream) or not stream._is_capturing():
-        return
-    records = Capability.CHILD_GRAPHS in backend.capabilities(stream._device)
-    if records and capture_of(stream) is not None:
-        return
-    where = "the capture of somebody else" if records else "another graph"
-    raise CaptureError(
-        f"replay onto the {describe(stream)}: backend {backend.name!r} can't record a replay in {where}, "
-        f"and {captured_by(stream)}.",
-        reason="illegal_call",
-    )
-
-
-def _has_to_ask(stream: Stream) -> bool:
-    """Return True if a launch onto this stream is not recorded while it is capturing."""
-    backend = stream._backend
-    return backend.records_graphs or Capability.CHILD_GRAPHS not in backend.capabilities(stream._device)
-
-
-def _launch_in_c(current: Current, executable: Executable, stream: Stream, lock: Any) -> Launch | None:
-    """Return what launches an executable on a stream without Python; None if that is not possible."""
-    backend, native = stream._backend, executable.lent()
-    calls = backend.native_calls(stream._native)
-    found = None if native is None or calls is None else calls.launch_function(native)
-    if found is None or fast is None:
-        return None
-    guard = found.guard
-    latest = guard.address if isinstance(guard, SameStream) else 0
-    in_context, context = (guard.address, guard.context) if isinstance(guard, SameContext) else (0, 0)
-    handles = backend.handle_int(native), backend.handle_int(stream._native)
-    conditions = latest, in_context, context, found.capturing, executable.recorder.serialises_replays
-    launch: Launch = fast.Launch(found.address, *handles, current, found.failed, lock, *conditions)
-    return launch
-
-
-class Latest:
-    """The latest replay that named a stream.
-
-    Parameters
-    ----------
-    named : object
-        What the user passed. It is not kept alive.
-    stream : Stream
-        What it stands for. A hold of its own, which nobody else can close.
-    launch : callable
-        Launches there.
-    """
-
-    __slots__ = ("_asks", "_named", "_stream", "launch")
-
-    def __init__(self, named: object, stream: Stream, launch: Callable[[], None]) -> None:
-        self.launch = launch
-        self._named = ref(named)
-        self._stream = stream
-        self._asks = _has_to_ask(stream)
-
-    def is_for(self, named: object) -> bool:
-        """Return True if `launch` is what a replay would do that names the same."""
-        if self._named() is not named or (isinstance(named, Stream) and named._closed):
-            return False
-        return not (self._asks and self._stream._is_capturing())
 
 
 class Changing(Section):
@@ -382,62 +53,42 @@ class Changing(Section):
             self._runner.changing = None
 
 
-class EagerPart:
-    """A call between two segments of a graph with breaks."""
+class HostPart:
+    """What the host does between two segments: an eager call, or a loop or a branch that it tests."""
 
-    __slots__ = ("file", "held", "line", "name", "observations")
+    __slots__ = ("bodies", "file", "held", "kind", "line", "name", "observations")
 
-    def __init__(self, name: str, file: str, line: int) -> None:
+    def __init__(self, kind: Literal["eager", "while", "if"], name: str, file: str, line: int) -> None:
+        self.kind = kind
         self.name = name
         self.file = file
         self.line = line
+        self.bodies: tuple[Sequence[Runner | HostPart], ...] = ()
+        """What the bodies of a loop or a branch do, in order."""
         self.held: tuple[object, ...] = ()
-        """What it keeps alive: its arguments, and what it has returned in the capture."""
+        """What it keeps alive: of a call, its arguments and what it has returned in the capture."""
         self.observations: list[Any] = []
         """What was observed of it in the capture."""
 
     @property
+    def what(self) -> str:
+        """Which one it is, for messages."""
+        kind = {"eager": f"eager call of {self.name}", "while": "loop", "if": "branch"}[self.kind]
+        return f"the {kind} at {self.file}:{self.line}"
+
+    @property
     def nbytes(self) -> int | None:
-        """How large the arrays are that it has made and returned in the capture, if that is known."""
+        """How large the arrays are that a call has made and returned in the capture, if that is known."""
         return None
 
 
-class ConditionalPart(EagerPart):
-    """A loop or a branch between two segments, whose flag the host reads."""
-
-    __slots__ = ("bodies", "kind")
-
-    kind: Literal["while", "if"]
-    bodies: tuple[Sequence[Runner | EagerPart], ...]
-    """What the bodies do, in order."""
-
-    @property
-    def nbytes(self) -> int:
-        """Nothing of its own: calls in the bodies count for themselves."""
-        return 0
-
-
-def parts_in(parts: Iterable[Runner | EagerPart]) -> Iterator[Runner | EagerPart]:
+def parts_in(parts: Iterable[Runner | HostPart]) -> Iterator[Runner | HostPart]:
     """Yield the parts in order: what is in the body of a loop or a branch ahead of the loop or branch."""
     for each in parts:
-        if isinstance(each, ConditionalPart):
+        if isinstance(each, HostPart):
             for body in each.bodies:
                 yield from parts_in(body)
         yield each
-
-
-def segments_in(parts: Iterable[Runner | EagerPart]) -> Iterator[Runner]:
-    """Yield the segments, those in the bodies of loops and branches as well."""
-    return (each for each in parts_in(parts) if isinstance(each, Runner))
-
-
-def calls_in(parts: Iterable[Runner | EagerPart]) -> Iterator[EagerPart]:
-    """Yield the eager calls, those in the bodies of loops and branches as well."""
-    return (
-        each
-        for each in parts_in(parts)
-        if isinstance(each, EagerPart) and not isinstance(each, ConditionalPart)
-    )
 
 
 class Runner:
@@ -504,9 +155,19 @@ class Runner:
         return found
 
     @property
-    def parts(self) -> Sequence[Runner | EagerPart]:
-        """What a run does, in order: itself, or segments and what is called between them."""
+    def parts(self) -> Sequence[Runner | HostPart]:
+        """What a run does, in order: itself, or segments and what the host does between them."""
         return (self,)
+
+    @property
+    def segments(self) -> list[Runner]:
+        """The segments, those in the bodies of loops and branches as well."""
+        return [each for each in parts_in(self.parts) if isinstance(each, Runner)]
+
+    @property
+    def calls(self) -> list[HostPart]:
+        """The eager calls, those in the bodies of loops and branches as well."""
+        return [each for each in parts_in(self.parts) if isinstance(each, HostPart) and each.kind == "eager"]
 
     @property
     def labels(self) -> tuple[LabelledRange, ...]:
@@ -574,29 +235,9 @@ class Runner:
         captured = self.kept()
         if self.launching.owner.executable is not None and not captured.allows_another():
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
-        if due:  # the old one, or what an interrupt has left of it
-            drain()
-        self.exchange(self.make(captured, self.lease))
+        self.exchange(instantiated(captured, self.home, self.lease, keep=self.keeps_graph))
         if not self.keeps_graph:
             self.captured = None
-
-    def make(self, captured: Captured, lease: Lease) -> Executable:
-        """Make an executable of a graph, which nothing launches yet."""
-        before = None
-        if measuring.depth:
-            from .memory import after_instantiation, before_instantiation
-
-            before = before_instantiation(captured)
-        value, owner = captured.recorder.instantiate(captured.value), self.home._owner
-        keeps = (owner, captured) if captured.is_lent else (owner,)
-        executable = Executable(captured.recorder, captured.backend, value, *keeps)
-        if self.keeps_graph:
-            executable.made_of = captured.value
-        elif captured.recorder is not captured.backend:
-            executable.work = captured
-        if before is not None:
-            executable.measured = after_instantiation(before, captured, self.home, lease)
-        return executable
 
     def exchange(self, executable: Executable) -> None:
         """Let all callables launch this executable, whose first run waits for the runs of the former one."""
@@ -776,13 +417,6 @@ class Runner:
             )
         if self.ended:
             raise GraphStateError(f"{self.ended}.")
-
-
-def make_room(table: dict[Any, Any]) -> None:
-    """Drop the oldest if there are too many."""
-    if len(table) >= MOST_STREAMS:
-        with suppress(KeyError, RuntimeError, StopIteration):  # another thread drops one
-            del table[next(iter(table))]
 
 
 def _check_of(observations: Iterable[Any]) -> Callable[[], object] | None:

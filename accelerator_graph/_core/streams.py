@@ -323,9 +323,8 @@ class Stream:
         native = backend.record_event(self._native, timed=timing)
         event = Event._make(backend, native, self._device, timed=timing, captured=captured)
         capture = capture_of(self) if captured else None
-        for each in () if capture is None else capture.observations:
-            if hasattr(each, "recorded_event"):
-                each.recorded_event(event)
+        if capture is not None:
+            capture.note_event(event)
         return event
 
     def _record_external(self, timing: bool, given: object) -> Event:

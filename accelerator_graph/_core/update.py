@@ -10,6 +10,7 @@ from ..backends.base import Capability, Misfit
 from ..errors import DriverError, UnsupportedError
 from .capture import Captured
 from .graph import REFUSED, BaseGraph
+from .launching import instantiated
 from .observers import Lasting, handed_on, recorded_at
 from .ownership import drain
 from .pools import Lease
@@ -17,7 +18,7 @@ from .replay import NOT_KEPT, Changing, Runner
 from .streams import FrameworkCurrent, describe
 
 if TYPE_CHECKING:
-    from .replay import Executable
+    from .launching import Executable
 
 
 _THEN = "the graph goes on doing its former work"
@@ -127,7 +128,7 @@ def give(work: Work, graph: BaseGraph, runner: Runner, what: str) -> GraphUpdate
                 executable = runner.launchable()
             else:
                 check_shareable(work.captured, what)
-                executable = runner.make(work.captured, work.lease)
+                executable = instantiated(work.captured, runner.home, work.lease, keep=runner.keeps_graph)
             taken = graph, runner, work, executable, misfit is not None, counted
             _take(*taken)
         except BaseException as error:

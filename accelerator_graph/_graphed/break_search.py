@@ -22,9 +22,11 @@ from .._arrays.signatures import Reader
 from .._breaks.marks import EAGER, mark_until, places_of
 from .._interpreter import outside, runs_later
 from ..diagnosis._tracing import wording
-from ..diagnosis._tracing.eager_runs import EagerRun
+from ..diagnosis._tracing.foreseen import Foreseen
+from ..diagnosis._tracing.observation import Watched, events
 from ..diagnosis._tracing.places import Place, callers
-from ..diagnosis._tracing.suspects import Suspect
+from ..diagnosis._tracing.streams import Streams
+from ..diagnosis._tracing.suspects import Rules, Suspect
 from ..errors import BreakingCall, CaptureError
 from .call_order import current_stream
 
@@ -70,7 +72,7 @@ class BreakSearch:
 
     def watch(self, call: Callable[[], R]) -> R:
         """Make an eager call, watched, and return its result."""
-        run = EagerRun(current_stream(), self._seen, self._returned)
+        run = _WatchedRun(self)
         self._marked = [each for each in self._functions.values() if each is not None]
         del self._results[self._runs :]  # of a run that was cut short
         self._results.append(defaultdict(list))
@@ -85,8 +87,11 @@ class BreakSearch:
         self._runs += 1
         return result
 
-    def _seen(self, suspect: Suspect, frame: FrameType) -> list[FrameType]:
-        """Note a call, and return the functions around it that may be breaks; none in an eager call."""
+    def seen(self, suspect: Suspect, frame: FrameType) -> list[FrameType]:
+        """Note a call that a frame makes, and return the functions around it whose results are wanted.
+
+        These may be breaks. There is none in an eager call.
+        """
         stack: list[FrameType] = []
         marked: set[CodeType] = set()
         for each in callers(frame):
@@ -125,7 +130,8 @@ class BreakSearch:
             self._functions[code] = found if good else None
         return self._functions[code]
 
-    def _returned(self, frame: FrameType, result: object) -> None:
+    def returned(self, frame: FrameType, result: object) -> None:
+        """Note what such a function is about to return."""
         self._results[-1][frame.f_code].append(self._read(frame, result))
 
     def _read(self, frame: FrameType, result: object) -> Hashable:
@@ -192,6 +198,54 @@ class BreakSearch:
         error = CaptureError(message, reason=self._failed.reason, calls=calls)
         error.__cause__ = self._failed
         return error
+
+
+class _WatchedRun(Watched, Foreseen):
+    """Reports the calls of this thread that a capture of the current stream would not bear, to a search."""
+
+    def __init__(self, search: BreakSearch) -> None:
+        Watched.__init__(self)
+        stream = current_stream()
+        streams = _AsIfCaptured(stream._backend, stream._native)
+        Foreseen.__init__(self, stream._backend, Rules(streams, "default"))
+        self.foreseen = self
+        self._search = search
+        self._open: set[FrameType] = set()
+        """The frames whose results are wanted."""
+
+    def begin(self) -> None:
+        """Watch this thread from now on."""
+        super().begin()
+        events.begin(self)
+
+    def stop(self) -> None:
+        """Watch no more. May be called again."""
+        events.end(self)
+        self.leave()
+        self._open.clear()
+
+    def at_return(self, frame: FrameType, value: object) -> None:
+        """Report the result if it is wanted."""
+        self.ends(frame)
+        if frame in self._open:
+            self._open.remove(frame)
+            self._search.returned(frame, value)
+
+    def after_call(self, frame: FrameType, offset: int, function: Any, first: object) -> None:
+        """Go on after a call into C."""
+        self.ends(frame)
+
+    def _note(self, suspect: Suspect) -> None:
+        self._open.update(self._search.seen(suspect, sys._getframe(1)))
+
+
+class _AsIfCaptured(Streams):
+    """The streams of a run that is not captured, whose own stream is taken for one that is."""
+
+    def is_captured(self, obj: Any) -> bool | None:
+        """Return True for the run's stream."""
+        native = self._native(obj)
+        return True if native is not None and self._key(native) == self._own else super().is_captured(obj)
 
 
 def _codes_of(function: Any) -> set[CodeType]:

@@ -9,8 +9,8 @@ from weakref import ref
 
 from .._arrays.arrays import ArrayType, frameworks_of
 from .._core.current_stream import current as current_or_none
+from .._core.launching import make_room
 from .._core.ownership import Owned
-from .._core.replay import make_room
 from .._core.streams import Event, FrameworkCurrent, Stream, innermost
 from ..api import Graph
 from ..backends.base import Capability, CaptureStatus

@@ -13,7 +13,7 @@ from .._core import stream_stack
 from .._core.current_stream import side_of
 from .._core.observers import Observer
 from .._core.pools import PoolId
-from .._core.replay import EagerPart, calls_in
+from .._core.replay import HostPart
 from .._core.streams import Stream
 from ..api import Graph, graph
 from .binding import NotFollowing, why_copied
@@ -274,10 +274,10 @@ def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> R
     seen, nodes = runner.retained, runner.counted
     if nodes is not None and nodes > len(seen):
         return None
-    held = [each.held for each in calls_in(runner.parts)]
+    held = [each.held for each in runner.calls]
     return RecordedWork([*seen, *held, inputs.arrays], passed)
 
 
-def eager_calls(captured: Graph) -> list[EagerPart]:
+def eager_calls(captured: Graph) -> list[HostPart]:
     """Return the calls that a run of a graph makes between its segments, and its loops and branches."""
-    return [each for each in captured._runner_for("replay()").parts if isinstance(each, EagerPart)]
+    return [each for each in captured._runner_for("replay()").parts if isinstance(each, HostPart)]

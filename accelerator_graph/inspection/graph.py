@@ -3,93 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from .._core import memory as measuring
 from .._core import ownership, profiling, replay
 from .._core.graph import BaseGraph
 from .._core.labels import if_in_order
-from ..backends.base import DeviceMemory, GraphEdge, GraphNode
+from ..backends.base import DeviceMemory, GraphContents, GraphEdge, GraphNode
 from ..errors import AcceleratorGraphError, UnsupportedError
 from .contents import Label
 from .description import GraphDescription
 from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from .profile import GraphProfile
 from .text import count
-
-if TYPE_CHECKING:
-    from .._core.capture import Captured
+from .timings import PartTime, median_of
 
 
 def describe(graph: BaseGraph) -> GraphDescription:
     """Return what is in a graph."""
-    graph._kept("describe()")
-    runner = graph._runner_for("describe()")
-    match runner.parts:
-        case [replay.Runner() as whole]:
-            return _described(whole)
-        case parts:
-            segment = _described(next(replay.segments_in(parts)))
-            nodes, edges = _joined(parts)
-            labels = tuple(map(Label._make, runner.labels))
-            return segment._replace(nodes=tuple(nodes), edges=tuple(edges), labels=labels)
-
-
-def _described(runner: replay.Runner) -> GraphDescription:
-    captured, home = runner.kept(), runner.home
-    nodes, edges = runner.contents(captured)
-    for name_of in [each.own_name for each in runner.observations if hasattr(each, "own_name")]:
-        nodes = [node._replace(name=name_of(node) or node.name) for node in nodes]
-    nodes = _with_origins(runner, captured, nodes, edges)
-    labelled = if_in_order(captured.labels, edges, captured.backend)
-    pool = runner.lease.shown
+    captured, runner = graph._kept("describe()"), graph._runner_for("describe()")
+    home, pool = runner.home, runner.lease.shown
+    contents = _joined(runner.parts)
+    labels = if_in_order(runner.labels, contents[1], captured.backend)
     return GraphDescription.of(
-        home.backend,
-        home.device,
-        (nodes, edges),
-        map(Label._make, labelled),
-        captured.mode,
-        (pool[0], pool[1]),
+        home.backend, home.device, contents, map(Label._make, labels), captured.mode, (pool[0], pool[1])
     )
 
 
-def _joined(parts: Iterable[replay.Runner | replay.EagerPart]) -> tuple[list[GraphNode], list[GraphEdge]]:
-    """Return what is in a graph of segments: their nodes, and one for each call, loop and branch between."""
+def _contents(segment: replay.Runner) -> GraphContents:
+    """Return what is in a segment, or in a graph without breaks, as observers have named it."""
+    captured = segment.kept()
+    nodes, edges = segment.contents(captured)
+    for name_of in [each.own_name for each in segment.observations if hasattr(each, "own_name")]:
+        nodes = [node._replace(name=name_of(node) or node.name) for node in nodes]
+    return _with_origins(segment, nodes, edges), edges
+
+
+def _joined(parts: Iterable[replay.Runner | replay.HostPart]) -> GraphContents:
+    """Return what is in a graph: its segments, and a node for each call, loop and branch between them."""
     nodes: list[GraphNode] = []
     edges: list[GraphEdge] = []
     ends: list[int] = []
     for part in parts:
         first = len(nodes)
         if isinstance(part, replay.Runner):
-            segment = _described(part)
-            inner = {edge.target for edge in segment.edges}
-            nodes += [node._replace(id=first + node.id) for node in segment.nodes]
+            own, between = _contents(part)
+            nodes += [node._replace(id=first + node.id) for node in own]
             edges += [
-                edge._replace(source=first + edge.source, target=first + edge.target)
-                for edge in segment.edges
+                each._replace(source=first + each.source, target=first + each.target) for each in between
             ]
-            begins = [first + node.id for node in segment.nodes if node.id not in inner]
-            outer = {edge.source for edge in segment.edges}
-            last = [first + node.id for node in segment.nodes if node.id not in outer]
+            inner, outer = {each.target for each in between}, {each.source for each in between}
+            begins = [first + node.id for node in own if node.id not in inner]
+            last = [first + node.id for node in own if node.id not in outer]
         else:
             nodes.append(_between(first, part))
             begins = last = [first]
         edges += [GraphEdge(source, target) for target in begins for source in ends]
-        ends = last
-    edges.sort(key=lambda edge: (edge.target, edge.source))
+        ends = last or ends
     return nodes, edges
 
 
-def _between(number: int, part: replay.EagerPart) -> GraphNode:
+def _between(number: int, part: replay.HostPart) -> GraphNode:
     """Return the node of a call, a loop or a branch between segments."""
-    if not isinstance(part, replay.ConditionalPart):
-        return GraphNode(number, "eager", part.name, file=part.file, line=part.line)
-    bodies = tuple(_joined(body) for body in part.bodies)
-    return GraphNode(number, "conditional", part.kind, file=part.file, line=part.line, bodies=bodies)
+    kind = "eager" if part.kind == "eager" else "conditional"
+    bodies = tuple(map(_joined, part.bodies))
+    return GraphNode(number, kind, part.name, file=part.file, line=part.line, bodies=bodies)
 
 
 def _with_origins(
-    runner: replay.Runner, captured: Captured, nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]
+    runner: replay.Runner, nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]
 ) -> list[GraphNode]:
     """Return the nodes with the stacks that observers have kept."""
     found = [*nodes]
@@ -127,16 +108,21 @@ def _profile_of_parts(
     what = "profile(kernels=True)"
     if kernels and what in runner.refused:
         raise UnsupportedError(f"{what}: {runner.refused[what]}.")
-    stream, times, spans, on_host = profiling.measure_parts(runner, replays, state, live)
-    parts: list[tuple[str, int | None, str, int]] = []
-    for each in runner.parts:
-        if isinstance(each, replay.EagerPart):
-            parts.append((each.name, None, each.file, each.line))
+    stream, times, runs = profiling.measure_parts(runner, replays, state, live)
+    parts: list[PartTime] = []
+    for part, spans in zip(runner.parts, zip(*runs, strict=True), strict=True):
+        begin, end, on_host = (median_of(each) for each in zip(*spans, strict=True))
+        place: tuple[str, int | None, str, int]
+        if isinstance(part, replay.HostPart):
+            place = part.name, None, part.file, part.line
         else:
-            number = 1 + sum(not line for *_, line in parts)
-            parts.append((f"segment {number}", each.counted, "", 0))
-    nodes = runner.counted
-    return GraphProfile(stream.backend, stream.device, nodes, tuple(times)).with_parts(parts, spans, on_host)
+            place = f"segment {1 + sum(not each.is_call for each in parts)}", part.counted, "", 0
+        parts.append(PartTime(*place, begin, end - begin, on_host))
+    return GraphProfile(
+        *(stream.backend, stream.device, runner.counted, tuple(times)),
+        parts=tuple(parts),
+        notes=("The segments and what is between them were timed, not the labels.",),
+    )
 
 
 _MEASURE = "accelerator_graph.measure_memory()"
@@ -202,7 +188,7 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
     if key not in pools:
         pools[key] = _pool(runner, key)
     pool = pools[key]
-    parts = [*replay.segments_in(runner.parts)]
+    parts = runner.segments
     touched = [_touched(each, pool) for each in parts]
     segments = None if None in touched else tuple(sorted({at for each in touched if each for at in each}))
     try:
@@ -220,11 +206,11 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
         _sum_of_touched(runner, pool, segments),
         segments,
         pool,
-        _results([*replay.calls_in(runner.parts)]),
+        _results(runner.calls),
     )
 
 
-def _results(calls: Sequence[replay.EagerPart]) -> MemoryAmount:
+def _results(calls: Sequence[replay.HostPart]) -> MemoryAmount:
     found = [each.nbytes for each in calls]
     if not calls:
         return MemoryAmount(0, "the graph makes no eager calls")

@@ -110,31 +110,6 @@ class GraphProfile(NamedTuple):
         profile = profile._replace(labels=timed, with_events=end - origin)
         return profile._replace(notes=tuple(notes(profile, cut)))
 
-    def with_parts(
-        self,
-        parts: Iterable[tuple[str, int | None, str, int]],
-        spans: Sequence[Sequence[tuple[float, float]]],
-        on_host: Sequence[Sequence[float]],
-    ) -> GraphProfile:
-        """Return the profile of a graph in segments.
-
-        Parameters
-        ----------
-        parts : iterable of tuple
-            The segments and calls: their names, numbers of nodes, files and lines.
-        spans, on_host : sequence
-            By replay: when each of them began and ended on the stream, and the time that the host took.
-        """
-        found = tuple(
-            PartTime(*part, begin, end - begin, median_of(host))
-            for part, (begin, end), host in zip(
-                parts, _medians(spans), zip(*on_host, strict=True), strict=True
-            )
-        )
-        return self._replace(
-            parts=found, notes=("The segments and what is between them were timed, not the labels.",)
-        )
-
     def with_kernels(
         self, nodes: Sequence[GraphNode], seen: Sequence[Mapping[int, tuple[float, float]]]
     ) -> GraphProfile:

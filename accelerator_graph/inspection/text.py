@@ -255,10 +255,7 @@ def _label_table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
     rest = profile.unlabelled
     rows.append((duration(rest), "", f"{rest / profile.with_events:.0%}", "[no label]"))
     rows.append((duration(profile.with_events), "", "", "with events at the borders of the labels"))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*cells, row[3]]).rstrip()
+    yield from _times(rows)
     if len(labels) > most:
         yield f"... and {count(len(labels) - most, 'more label')}"
 
@@ -278,10 +275,7 @@ def _kernel_table(profile: GraphProfile, most: int = 20) -> Iterator[str]:
     for name, found in order[:most]:
         spent = sum(found)
         rows.append((duration(spent), f"{spent / total:.0%}", str(len(found)), name))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*cells, row[3]])
+    yield from _times(rows)
     if len(order) > most:
         yield f"... and {count(len(order) - most, 'more function')}"
 
@@ -299,12 +293,17 @@ def _part_table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
         rows.append(
             (duration(each.time), duration(each.host), share, f"{fitting(each.name)}  {where}".rstrip())
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*cells, row[3]])
+    yield from _times(rows)
     if len(profile.parts) > most:
         yield f"... and {count(len(profile.parts) - most, 'more part')}"
+
+
+def _times(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of a table whose columns are aligned to the right, the last one to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for *cells, last in rows:
+        right = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False)]
+        yield "  ".join([*right, last]).rstrip()
 
 
 def _overlapping(labels: Sequence[LabelTime]) -> list[str]:

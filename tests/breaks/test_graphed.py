@@ -5,6 +5,8 @@ import sys
 import threading
 import warnings
 import weakref
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._breaks import marks
 from accelerator_graph._core import capture_table
+from accelerator_graph.interop._torch import observing
 from core.test_interrupts import Interrupter, sample
 from graphed.functions import launch
 
@@ -135,6 +138,33 @@ def test_one_call_is_watched_at_a_time(stream, monkeypatch):
     stream.synchronize()
     assert y.tolist() == [4, 6, 8]
     assert f.cache_info() == ag.CacheInfo(1, 3, 1, 0, 1, 16)
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_warnings_that_the_program_has_asked_torch_for_are_shown(asked):
+    modes, found = [], []
+    cuda = SimpleNamespace(get_sync_debug_mode=lambda: asked, set_sync_debug_mode=modes.append)
+
+    @contextmanager
+    def beside(name):
+        found.append(threading.current_thread().name)
+        yield
+
+    def waits():
+        warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
+        warnings.warn("something else", stacklevel=2)
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with ExitStack() as stack:
+            observing._report_synchronizations(SimpleNamespace(cuda=cuda), beside, stack)
+            other = threading.Thread(target=waits)
+            waits(), other.start(), other.join()
+    waited = [str(each.message) for each in shown if "synchronizing" in str(each.message)]
+    assert len(waited) == 2 * asked
+    assert len(shown) - len(waited) == 2
+    assert found == [threading.current_thread().name]
+    assert modes == ["warn", asked]
 
 
 def test_a_capture_that_failed_keeps_no_arrays(stream):

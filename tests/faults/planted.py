@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from accelerator_graph._core import ownership, pools, replay
+from accelerator_graph._core import launching, ownership, pools, replay
 from accelerator_graph.backends.driver import Capture, DriverBackend, Relaxed
 from accelerator_graph.errors import BackendUnavailableError, DriverError
 
@@ -162,7 +162,7 @@ def call_it_ready() -> None:
                 original(self)
             except DriverError:
                 if self.executable is None:  # else its callables go on launching that one
-                    self.launching.owner = replay.Current(self.captured, None, [])
+                    self.launching.owner = launching.Current(self.captured, None, [])
                 raise
 
         return instantiate
@@ -176,7 +176,7 @@ def launch_what_nobody_holds() -> None:
         recorder, value, executable = executable.recorder, executable.value, None
         recorder.replay(value, self._stream.native)
 
-    replace(replay.Binding, "launch", lambda original: launch)
+    replace(launching.Binding, "launch", lambda original: launch)
 
 
 def forget_the_last_run() -> None:

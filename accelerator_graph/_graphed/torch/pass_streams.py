@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from ..._core.replay import make_room, refuse_capturing
+from ..._core.launching import make_room, refuse_capturing
 from ..._core.streams import Stream, innermost
 from ...api import Graph
 from ...interop import registry as interop

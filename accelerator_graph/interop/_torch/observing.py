@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from threading import get_ident
 from typing import Any
 
 from ..base import PoolId, Undo
@@ -249,16 +250,22 @@ _SYNCHRONIZES = "called a synchronizing"
 def _report_synchronizations(
     torch: Any, beside: Callable[[str], AbstractContextManager[None]], stack: contextlib.ExitStack
 ) -> None:
-    """Enter ``beside("synchronize")`` after each wait that torch warns of, until the stack is closed."""
-    stack.callback(torch.cuda.set_sync_debug_mode, torch.cuda.get_sync_debug_mode())
+    """Enter ``beside("synchronize")`` after each wait of this thread that torch warns of.
+
+    Nobody sees these warnings unless the program has asked torch for them. Closing the stack ends it.
+    """
+    asked = torch.cuda.get_sync_debug_mode()
+    stack.callback(torch.cuda.set_sync_debug_mode, asked)
     stack.enter_context(warnings.catch_warnings())
-    show = warnings.showwarning
+    show, thread = warnings.showwarning, get_ident()
 
     def show_other(message: Any, *args: Any, **kwargs: Any) -> None:
-        if _SYNCHRONIZES in str(message):
+        waits = _SYNCHRONIZES in str(message)
+        if waits and get_ident() == thread:
             with beside("synchronize"):
-                return
-        show(message, *args, **kwargs)
+                pass
+        if asked or not waits:
+            show(message, *args, **kwargs)
 
     warnings.showwarning = show_other
     warnings.filterwarnings("always", f".*{_SYNCHRONIZES}")
