@@ -146,6 +146,10 @@ class SegmentedRunner(Runner):
         if ran and self.beside:  # what follows the block there comes after this first run
             self._follow(self.home if graph._home is None else graph._home)
 
+    def observe(self, *observations: Any) -> None:
+        """Have these observations, beside those of the parts."""
+        super().observe(*dict.fromkeys((*self.observations, *observations)))
+
     def simplest(self) -> Runner:
         """Return the only segment, if a run is nothing more, which can do all that graphs can; else this."""
         if len(self._recorded) > 1:

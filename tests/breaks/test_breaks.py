@@ -21,6 +21,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._breaks import marks
+from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.diagnosis.ranks import RankRecord, compare
 from accelerator_graph.inspection.progress import markers_of
 from core.test_interrupts import Interrupter, nothing_is_captured, sample
@@ -382,7 +383,7 @@ def test_an_empty_body_and_one_of_calls_only(stream):
     assert log == [1, 1]
 
 
-def test_a_graph_of_calls_alone_can_be_looked_at(stream, tmp_path):
+def test_a_graph_of_calls_or_of_a_loop_alone_can_be_looked_at(stream, tmp_path, monkeypatch):
     graph = ag.Graph(keep_graph=True)
     with ag.graph(graph, breaks=True):
         double(double(1))
@@ -392,8 +393,13 @@ def test_a_graph_of_calls_alone_can_be_looked_at(stream, tmp_path):
     assert [(edge.source, edge.target) for edge in graph.describe().edges] == [(0, 1)]
     assert graph.check().wrong == ()
     assert graph.memory().nodes == 0
-    graph.debug_dump(tmp_path / "graph.dot")
-    assert "double" in (tmp_path / "graph.dot").read_text(encoding="utf-8")
+    with ag.Graph(keep_graph=True) as loop:
+        ag.while_(np.zeros(1, bool), lambda: launch(int))
+    dump = lambda *given: bool(Path(given[2]).write_text("one segment", encoding="utf-8"))  # noqa: E731
+    monkeypatch.setattr(CpuBackend, "dump", dump)
+    for shown, name in ((graph, "double"), (loop, "while")):
+        shown.debug_dump(tmp_path / "graph.dot")
+        assert name in (tmp_path / "graph.dot").read_text(encoding="utf-8")
 
 
 @pytest.mark.promise("breaks-refuse")

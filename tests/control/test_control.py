@@ -10,6 +10,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import capture_table
+from accelerator_graph.inspection.progress import markers_of
 from core.test_interrupts import Interrupter, nothing_is_captured, sample
 from graphed.functions import launch
 
@@ -455,6 +456,23 @@ def test_what_an_eager_call_and_a_loop_inside_write_is_not_warned_of(stream):
         ag.Graph(keep_graph=True),
     ):
         ag.while_(flag, lambda: ag.while_(inner, lambda: launch(inner.fill, 0)))
+
+
+def test_what_observers_have_found_stays_with_all_segments(stream):
+    n, graph = np.full(1, 2), ag.Graph(observe=[ag.progress(), ag.ownership()])
+    graph.watch(watched := np.zeros(1))
+    with graph:
+        ag.note_collective("all_reduce", "float32", 4)
+        launch(int)
+        countdown(n)
+        launch(int)
+    assert len(graph.collectives) == 1
+    graph.replay()
+    stream.synchronize()
+    assert str(markers_of(graph).place()) == "the last run has ended"
+    del watched
+    with pytest.raises(ag.GraphStateError):
+        graph.replay()
 
 
 def test_an_eager_call_in_a_body_that_does_not_run_is_refused(stream):
