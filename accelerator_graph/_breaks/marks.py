@@ -89,8 +89,11 @@ def eager(
 def _marked(
     function: Callable[P, R], valid_rows: Callable[..., int] | None, streams: tuple[object, ...]
 ) -> Callable[P, R]:
-    if not callable(function):
-        raise TypeError(f"eager: the argument must be a function, not {function!r}.")
+    if not callable(function) or isinstance(function, staticmethod | type):
+        raise TypeError(
+            f"eager: the argument must be a function, not {function!r}; write @eager below @staticmethod and "
+            "@classmethod."
+        )
     if runs_later(function):
         raise TypeError(
             f"eager can't mark {function!r}, whose body runs after the call; mark a function "

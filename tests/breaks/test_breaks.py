@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -637,8 +638,11 @@ def test_what_can_not_be_marked():
     for what in (generator, coroutine):
         with pytest.raises(TypeError, match=r"eager can't mark .* body runs after the call"):
             ag.eager(what)
-    with pytest.raises(TypeError, match="eager: the argument must be a function, not 3"):
-        ag.eager(3)
+    for what in (3, int, staticmethod(len), classmethod(len)):
+        with pytest.raises(
+            TypeError, match=f"eager: the argument must be a function, not {re.escape(repr(what))}"
+        ):
+            ag.eager(what)
     with pytest.raises(TypeError, match="breaks must be True, False, or functions"):
         ag.graph(ag.Graph(), breaks="yes")
     with pytest.raises(TypeError, match="breaks names nothing; pass True for what is marked"):
