@@ -637,7 +637,7 @@ def test_what_can_not_be_marked():
     for what in (generator, coroutine):
         with pytest.raises(TypeError, match=r"eager can't mark .* body runs after the call"):
             ag.eager(what)
-    for what in (3, int, staticmethod(len), classmethod(len)):
+    for what in (3, staticmethod(len), classmethod(len)):
         with pytest.raises(
             TypeError, match=f"eager: the argument must be a function, not {re.escape(repr(what))}"
         ):
