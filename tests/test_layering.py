@@ -79,7 +79,7 @@ RULES = [
     ),
     (
         "_control",
-        "errors _interpreter backends.base backends.memory _core _arrays _breaks _control",
+        "errors _interpreter backends.base backends.memory _core _arrays _checking _breaks _control",
         "",
     ),
     (

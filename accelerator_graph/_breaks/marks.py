@@ -89,7 +89,7 @@ def eager(
 def _marked(
     function: Callable[P, R], valid_rows: Callable[..., int] | None, streams: tuple[object, ...]
 ) -> Callable[P, R]:
-    if not callable(function) or isinstance(function, staticmethod | type):
+    if not callable(function) or isinstance(function, staticmethod):
         raise TypeError(
             f"eager: the argument must be a function, not {function!r}; write @eager below @staticmethod and "
             "@classmethod."

@@ -281,16 +281,24 @@ class Recording:
         finally:
             thread.recording, capture_table.thread.between = self, None
 
-    def test(self, part: HostTest, bodies: Sequence[Callable[[], object]]) -> None:
+    def test(
+        self,
+        part: HostTest,
+        bodies: Sequence[Callable[[], object]],
+        recorded: Callable[[list[tuple[Captured, list[object]]]], object],
+    ) -> None:
         """Record a loop or a branch whose flag the host reads, and run it if segments run.
 
-        The body that runs now is recorded as it runs; the others are only recorded.
+        The body that runs now is recorded as it runs; the others are only recorded. `recorded` is told their
+        segments, with what their work keeps alive, before anything runs twice.
         """
         self.end_segment(part.what)
         taken = part.taken(self._place.stream)  # where nothing runs, this shows that the flag can be read
         if not self.runs:
             taken = None
+        before = len(self._segments)
         part.bodies = tuple([self._body(part, each, i == taken) for i, each in enumerate(bodies)])
+        recorded(self._segments[before:])
         self._runner.steps.append(part)
         if taken is not None:
             self._runner.go_on(part, self._names)

@@ -123,6 +123,11 @@ class SegmentedRunner(Runner):
         if self._on_host:
             self._captured_on.synchronize()
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a thread is in the middle of a replay."""
+        return self._run is not None
+
     def latest_run(self) -> Callable[[], Stream | None]:
         """Return what returns the stream of the latest run, as long as there is the graph."""
         this = ref(self)

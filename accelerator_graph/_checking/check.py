@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from types import BuiltinFunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from .._arrays.placement import extent
@@ -25,7 +26,8 @@ from .pointers import Addresses, Pointer, addresses
 if TYPE_CHECKING:
     from .._core.capture import Captured
     from .._core.replay import Runner
-    from ..backends.base import GraphContents, NodeParameters, NodeSetter
+    from ..backends.base import AnyBackend as Backend
+    from ..backends.base import GraphContents, GraphNode, NodeParameters, NodeSetter
     from ..interop.base import Framework, MemoryBlock, PoolId
 
 _SHOWN = 5
@@ -80,6 +82,89 @@ def refuse_what_is_wrong(runner: Runner) -> None:
     if number > _SHOWN:
         lines.append(f"and {number - _SHOWN} more")
     raise GraphStateError("\n  ".join(lines))
+
+
+# ---- what work may write --------------------------------------------------------------------------
+
+_FILLS = frozenset(("memset", "memcpy"))
+_WITH_POINTERS = _FILLS | {"kernel", "empty", "graph", "conditional", "event_record", "wait_event"}
+_WITH_ARGUMENTS = _FILLS | {"host", "empty", "graph", "event_record", "wait_event"}
+"""The nodes that write only what their parameters, or the arguments of the stream's calls, point to."""
+
+
+def may_write(
+    obj: object, element: range, backend: Backend, graph: Any, retained: Sequence[object], reader: str
+) -> bool:
+    """Return False if captured work is known not to write an element of an array.
+
+    Parameters
+    ----------
+    obj : object
+        The array, or an address, of which nobody knows in which array it is.
+    element : range
+        The addresses of the element.
+    backend : Backend
+        The backend.
+    graph : object
+        The graph, as the backend knows it.
+    retained : sequence
+        What the capture has kept alive: the arguments of the stream's calls.
+    reader : str
+        The name of kernels that only read the element.
+
+    Raises
+    ------
+    UnsupportedError
+        The backend can't list what is in a graph.
+    """
+    contents = backend.nodes(graph)[0]
+    nodes = [*_all_nodes(contents)]
+    kinds = {node.kind for node in nodes}
+    if "host" in kinds:
+        return not kinds <= _WITH_ARGUMENTS or _is_given(element, nodes, retained)
+    if not kinds <= _WITH_POINTERS:
+        return True
+    found = addresses(contents, backend.parameters(graph), {})
+    whole = range(0)
+    with suppress(Exception):  # an object of somebody else's that is not an array
+        whole = span_of(obj, memory_of(obj))
+    return found.unread > 0 or any(
+        each.address in whole
+        or _overlap(_used(each), element)
+        or (not whole and "target" not in each.node.settable)  # it may have the address of what is around
+        for each in found.pointers
+        if each.argument != "source" and not (reader and each.node.name == reader)
+    )
+
+
+def _all_nodes(nodes: Iterable[GraphNode]) -> Iterator[GraphNode]:
+    for node in nodes:
+        yield node
+        for body, _ in node.bodies:
+            yield from _all_nodes(body)
+
+
+def _is_given(element: range, nodes: Iterable[GraphNode], retained: Iterable[object]) -> bool:
+    """Return True if fills or copies write it, or callables may: NumPy's own write their arguments alone."""
+    calls = [each for each in retained if isinstance(each, tuple) and len(each) == 3 and callable(each[0])]
+    hosts, written = 0, list[range]()
+    for node in nodes:
+        hosts += node.kind == "host"
+        if node.kind in _FILLS:
+            if node.target is None or node.nbytes is None:
+                return True
+            written.append(range(node.target, node.target + node.nbytes))
+    if hosts != len(calls) or not all(_is_numpys(work) for work, *_ in calls):
+        return True
+    for each in _leaves_of([calls, *(getattr(work, "__self__", None) for work, *_ in calls)]):
+        written += _extents(each)
+    return any(_overlap(each, element) for each in written)
+
+
+def _is_numpys(work: object) -> bool:
+    """Return True for functions and methods of NumPy's that are written in C."""
+    whose = work.__self__ if isinstance(work, BuiltinFunctionType) else work
+    return type(whose).__module__ == "numpy" and not hasattr(work, "__code__")
 
 
 # ---- the check -----------------------------------------------------------------------------------

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .._arrays.arrays import array_type_of, copy_all, on_device, on_host
 from .._arrays.placement import check_place, extent, works_on_host
+from .._breaks.parts import EagerCall, HostTest
 from .._core.current_stream import current_stream
+from .._core.observers import ambient
+from .._core.replay import parts_in
+from .._interpreter import outside
 from ..backends.base import Capability, unsupported
 from ..backends.memory import elements_of
-from ..errors import CaptureError, UnsupportedError
+from ..errors import AcceleratorGraphError, CaptureError, UnsupportedError
 
 if TYPE_CHECKING:
+    from .._core.graph import BaseGraph
     from .._core.streams import Stream
+    from ..backends.base import AnyBackend
 
 _SIZES = {"bool": 1} | {f"{sign}int{8 * size}": size for size in (1, 2, 4, 8) for sign in ("", "u")}
 """The bytes of an element by the name of its type."""
@@ -36,11 +44,13 @@ class Flag:
         It is neither, or has another number of elements or another type.
     """
 
-    __slots__ = ("memory", "nbytes", "obj", "what")
+    __slots__ = ("_readable_by", "memory", "nbytes", "obj", "what")
 
     def __init__(self, obj: Any, what: str) -> None:
         self.obj = obj
         self.what = what
+        self._readable_by: object = None
+        """The backend that has been found to read it."""
         self.memory: Any
         self.nbytes: int
         """The bytes of the element."""
@@ -101,9 +111,12 @@ class Flag:
 
     def read(self, stream: Stream) -> bool:
         """Return what it is once all work on a stream is done."""
-        if Capability.ENQUEUE not in stream._backend.capabilities(stream.device):
-            raise unsupported(stream._backend, Capability.ENQUEUE)
-        return any(stream._backend.read(stream._native, self.memory, self.nbytes))
+        backend = stream._backend
+        if self._readable_by is not backend:
+            if Capability.ENQUEUE not in backend.capabilities(stream.device):
+                raise unsupported(backend, Capability.ENQUEUE)
+            self._readable_by = backend
+        return any(backend.read(stream._native, self.memory, self.nbytes))
 
 
 def _element_of(obj: Any) -> tuple[str | None, int, int]:
@@ -117,6 +130,52 @@ def _element_of(obj: Any) -> tuple[str | None, int, int]:
         real = getattr(dtype, "is_floating_point", True) or getattr(dtype, "is_complex", True)
         kind = "f" if real else "i"
     return kind, dtype.itemsize, prod(shape)
+
+
+def warn_if_endless(
+    graph: BaseGraph,
+    test: HostTest,
+    backend: AnyBackend,
+    work: Iterable[tuple[Any, Sequence[object]]],
+    reader: str = "",
+) -> None:
+    """Warn if no work in a loop's body is known to write its flag, and nothing else ends the loop.
+
+    To read what was captured takes as long as to capture it, so this is done for graphs that are kept, and
+    for those that somebody observes.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph that is being captured.
+    test : HostTest
+        The loop.
+    backend : Backend
+        The backend.
+    work : iterable
+        The graphs of the body, as the backend knows them, and what each keeps alive.
+    reader : str
+        The name of kernels that only read the flag.
+    """
+    flag = test.flag
+    if test.kind != "while" or test.limit is not None or not flag.has_address():
+        return
+    if any(isinstance(part, EagerCall) for body in test.bodies for part in parts_in(body)):
+        return
+    if graph._keeps == "executable" and not graph._observers and not ambient.get():
+        return
+    from .._checking.check import may_write
+
+    obj = flag.obj[0] if isinstance(flag.obj, tuple) else flag.obj
+    element = range(flag.memory, flag.memory + flag.nbytes)
+    with suppress(AcceleratorGraphError):  # then nothing is known
+        if not any(may_write(obj, element, backend, *each, reader) for each in work):
+            warnings.warn(
+                f"{test.what}: no work in its body writes its flag, so a replay that finds it true does not "
+                "end; write it by work on the current stream, or pass limit=.",
+                RuntimeWarning,
+                stacklevel=outside()[0],
+            )
 
 
 # ---- what a body carries on ----------------------------------------------------------------------

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import ref
 
 from .._breaks.parts import HostTest
 from .._breaks.recording import give_up
 from .._core.current_stream import current_stream
 from .._interpreter import boolean, caller, integer, runs_later
-from ..errors import CaptureError
-from .flags import Flag, carry_on, check_carry
+from ..errors import CaptureError, GraphStateError
+from .flags import Flag, carry_on, check_carry, warn_if_endless
 from .native import BodyCapture, can_test, record
 from .recording import innermost, recording_of
 
 if TYPE_CHECKING:
-    from .._core.capture import Capture
+    from .._core.capture import Capture, Captured
     from .._core.graph import BaseGraph
+
+T = TypeVar("T")
 
 
 class Loop:
@@ -34,7 +37,8 @@ class Loop:
     def count(self) -> int:
         """How many times the body has run: in the call, or in the last replay that has reached the loop.
 
-        Before the first such replay it says nothing.
+        Before the first such replay it says nothing. Raises `GraphStateError` once the graph was reset, or
+        has got other work.
         """
         return self._count()
 
@@ -181,7 +185,7 @@ def _record(
     recording = None
     try:
         if native and test.flag.has_address() and can_test(capture):
-            return record(capture, graph, test, bodies)
+            return _while_kept(record(capture, graph, test, bodies), lambda runs: runs())
         if isinstance(capture, BodyCapture):
             raise CaptureError(
                 f"{test.what} would be tested by the host, and is in a body that the device runs; pass "
@@ -189,8 +193,28 @@ def _record(
                 reason="illegal_call",
             )
         recording = recording_of(capture, graph)
-        recording.test(test, bodies)
-        return lambda: test.count
+
+        def recorded(segments: Sequence[tuple[Captured, Sequence[object]]]) -> None:
+            work = ((captured.native, kept) for captured, kept in segments)
+            warn_if_endless(graph, test, capture.backend, work)
+
+        recording.test(test, bodies, recorded)
+        return _while_kept(test, lambda test: test.count)
     except BaseException as error:
         give_up(graph, recording, error, test.what)
         raise
+
+
+def _while_kept(obj: T, count: Callable[[T], int]) -> Callable[[], int]:
+    """Return a callable that asks an object for its count, and does not keep it alive."""
+    kept = ref(obj)
+
+    def read() -> int:
+        found = kept()
+        if found is None:
+            raise GraphStateError(
+                "Loop.count: the graph of this loop was reset, or has got other work; read the count before."
+            )
+        return count(found)
+
+    return read

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from .._breaks.marks import thread
 from .._breaks.recording import cut_off
-from .._core.capture import Capture, Where
+from .._core.capture import Capture, Collectives, Where, part_of, report_collective
 from .._core.current_stream import give_back, take_branches
 from .._core.labels import Labels
+from .._core.observers import handed_on, recorded_at
 from ..backends.base import Capability
 from ..errors import CaptureError
+from .flags import warn_if_endless
 
 if TYPE_CHECKING:
     from .._breaks.parts import HostTest
@@ -83,28 +87,33 @@ def can_test(capture: Capture) -> bool:
 def record(
     capture: Capture, graph: BaseGraph, test: HostTest, bodies: Sequence[Callable[[], object]]
 ) -> Callable[[], int]:
-    """Record a loop or a branch; return what returns how often a loop has run."""
+    """Record a loop or a branch; return what returns how often a loop has run, which the graph keeps."""
     stream, backend = capture.stream, capture.backend
     flag = test.flag.memory, test.flag.nbytes
     condition = backend.condition(stream._native, test.kind, len(bodies), *flag, test.limit)
-    capture.retained.append((condition, test.held))
+    runs = partial(backend.runs, condition, stream._native)
+    capture.retained.append((runs, stream.held(), test.held))
     for number, body in enumerate(bodies):
         before = capture.recorded()
-        _capture_body(capture, graph, _Recorder(backend, condition, number), test.what, body)
+        recorder = _Recorder(backend, condition, number)
+        found = _capture_body(capture, graph, recorder, test.what, body)
+        warn_if_endless(graph, test, backend, [found], backend.flag_test)
         if capture.recorded() != before:
             raise CaptureError(
                 f"{test.what}: work in a body went to the stream outside of it, and would run once in each "
                 "replay; enqueue it on accelerator_graph.current_stream().",
                 reason="illegal_call",
             )
-    home = stream.held()
-    return lambda: backend.runs(condition, home._native)
+    return runs
 
 
 def _capture_body(
     parent: Capture, graph: BaseGraph, recorder: _Recorder, what: str, body: Callable[[], object]
-) -> None:
-    """Capture a body on a stream that is current meanwhile, with memory of its own."""
+) -> tuple[Any, list[object]]:
+    """Capture a body on a stream that is current meanwhile, with memory of its own.
+
+    Returns the body as the backend knows it, and what its work keeps alive.
+    """
     branches = take_branches(parent.stream, 1)
     place = Where()
     place.stream = place.home = branches[0]
@@ -112,6 +121,8 @@ def _capture_body(
     place.prepares, place.waits_for = False, None
     capture = BodyCapture(place, None, parent.mode)
     capture.recorder = recorder  # type: ignore[assignment]
+    watches = (each.inside(capture) for each in parent.observations if hasattr(each, "inside"))
+    capture.observations += [*islice(watches, 1)]
     breaks, inside = thread.recording, _Inside(capture, what)
     around = None if breaks is None else breaks.on_device
     parent.observations.append(inside)
@@ -132,20 +143,24 @@ def _capture_body(
         if inside in parent.observations:
             parent.observations.remove(inside)
     parent.retained += [capture.lease, *capture.retained]
-    _refuse_forbidden(capture, captured.value, what)
+    for each in part_of(capture.observations, Collectives).found:
+        report_collective(parent.observations, each)
+    _refuse_misplaced(capture, captured.value, what)
     give_back(branches)
+    return captured.value, capture.retained
 
 
-def _refuse_forbidden(capture: Capture, body: Any, what: str) -> None:
+def _refuse_misplaced(capture: Capture, body: Any, what: str) -> None:
     """Raise `CaptureError` if a body has a node that can't be in one."""
-    backend = capture.backend
-    for node in backend.nodes(body)[0]:
-        if node.kind not in backend.body_kinds:
-            marks = next((each.marks for each in capture.observations if isinstance(each, Labels)), ())
-            names = [each.name for each in marks if each.start <= node.id < (each.stop or node.id + 1)]
-            label = f", in the label {names[-1]!r}," if names else ""
-            raise CaptureError(
-                f"{what}: a body has a node of the kind {node.kind!r}{label} which the device does not run "
-                "there; move that work out of the body, or pass native=False.",
-                reason="illegal_call",
-            )
+    found = capture.backend.misplaced(body)
+    if found is None:
+        return
+    number, node = found
+    marks = next((each.marks for each in capture.observations if isinstance(each, Labels)), ())
+    names = [each.name for each in marks if each.start <= number < (each.stop or number + 1)]
+    label = f", in the label {names[-1]!r}" if names else ""
+    raise CaptureError(
+        f"{what}: a body has {node}{recorded_at(handed_on(capture.observations), number)}{label}, which the "
+        "device does not run there; move that work out of the body, or pass native=False.",
+        reason="illegal_call",
+    )

@@ -41,6 +41,8 @@ class Observer:
     - ``used(array)``: A framework reports an array from before the capture that the captured work uses, at
       its first use. Returns a callable that takes the report back.
     - ``collective(collective)``: The captured work asks for a `Collective`.
+    - ``inside(capture)``: The body of a loop or a branch that the device tests is about to be captured, by a
+      capture of its own. Returns an object that observes that.
     - ``stop()``: The captured code has ended, well or not, or the capture did not begin. Called on any
       thread, perhaps twice; must not raise.
     - ``end()``: Then, if it has ended well, while the stream is still being captured.

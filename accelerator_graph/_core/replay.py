@@ -170,6 +170,11 @@ class Runner:
         return [each for each in parts_in(self.parts) if isinstance(each, HostPart) and each.kind == "eager"]
 
     @property
+    def under_way(self) -> bool:
+        """Whether a thread is in the middle of a replay, between two launches."""
+        return False
+
+    @property
     def labels(self) -> tuple[LabelledRange, ...]:
         """The labels of a graph that is kept."""
         return self.kept().labels

@@ -157,12 +157,14 @@ class CudaBackend(
         """Read what the kernel has counted."""
         return int.from_bytes(self.read(stream, condition.count, 8), "little")
 
-    @property
-    def body_kinds(self) -> Set[str]:
-        """What the driver takes."""
-        from ._cuda.conditions import PERMITTED
+    flag_test: ClassVar[str] = "accelerator_graph_test_flag"
+    """As `_cuda.conditions` has it, which only captures with conditions import."""
 
-        return PERMITTED
+    def misplaced(self, body: Graph) -> tuple[int, str] | None:
+        """Return the first node for which the driver would refuse the whole graph."""
+        from ._cuda.conditions import misplaced
+
+        return misplaced(self.driver, body)
 
     # ---- looking into a graph --------------------------------------------------------------------
 

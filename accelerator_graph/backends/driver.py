@@ -247,16 +247,17 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
 
     def read(self, stream: Any, src: Any, nbytes: int) -> bytes:
         """Copy to pinned memory, and wait. Each reading that is under way has some of its own."""
-        blocks, size, address = self.driver.pinned, 0, 0
-        with suppress(IndexError):
-            size, address = blocks.pop()
-        if size < nbytes:
-            size = max(nbytes, _PINNED_BYTES)
-            address = DriverBackend.host_memory(self, stream, size)
+        if nbytes > _PINNED_BYTES:
+            return super().read(stream, src, nbytes)
+        blocks = self.driver.pinned
+        try:
+            address = blocks.pop()
+        except IndexError:
+            address = DriverBackend.host_memory(self, stream, _PINNED_BYTES)
         self.copy(stream, address, src, nbytes)
         self.synchronize(stream)
         found = ctypes.string_at(address, nbytes)
-        blocks.append((size, address))  # not if this was interrupted: the copy may be under way
+        blocks.append(address)  # not if this was interrupted: the copy may be under way
         return found
 
     def host_memory(self, stream: Any, nbytes: int) -> int:

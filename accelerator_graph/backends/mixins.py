@@ -12,8 +12,8 @@ capabilities; what `base` says of all methods holds here as well.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from . import _contract as contract
 from .base import Backend, Capability, CaptureMode
@@ -308,6 +308,9 @@ class Conditions(Enqueues, ReadsGraphs, capability=Capability.CONDITIONS):
 
     __slots__ = ()
 
+    flag_test: ClassVar[str] = ""
+    """The name of the kernels that test flags, if they are nodes. They write none."""
+
     @abstractmethod
     def condition(
         self,
@@ -346,10 +349,13 @@ class Conditions(Enqueues, ReadsGraphs, capability=Capability.CONDITIONS):
     def runs(self, condition: Any, stream: Any) -> int:
         """Return how many times the body of a loop has run in the last run that got there and is done."""
 
-    @property
     @abstractmethod
-    def body_kinds(self) -> Set[str]:
-        """The kinds of nodes that may be in a body."""
+    def misplaced(self, body: Any) -> tuple[int, str] | None:
+        """Return the number of the first node of a body that the device does not run there, and what it is.
+
+        Such as ``(3, "a node of the kind 'host'")``; None if it runs all of them. Asked of what `body_end`
+        has returned.
+        """
 
 
 class Lends(HasHandles):

@@ -15,6 +15,7 @@ from ..backends.base import Capability, GraphNode
 from ..errors import AcceleratorGraphError, UnsupportedError
 
 if TYPE_CHECKING:
+    from .._core.replay import Runner
     from ..backends.base import AnyBackend as Backend
 
 _BLOCK = 4096
@@ -70,8 +71,8 @@ def markers_of(graph: BaseGraph) -> Markers | MarkersOfSegments | None:
     """Return the markers of the graph's work; None if nobody observed its progress, or it is empty."""
     runner = graph._runner  # another thread may reset the graph
     found = [each for each in (runner.observations if runner else ()) if isinstance(each, Markers)]
-    if len(found) > 1:
-        return MarkersOfSegments(found)
+    if runner is not None and len(found) > 1:
+        return MarkersOfSegments(runner, found)
     return found[0] if found else None
 
 
@@ -142,20 +143,22 @@ class Markers:
 
 
 class MarkersOfSegments:
-    """The markers of a graph with breaks."""
+    """The markers of a graph with breaks, or with loops that the host tests."""
 
-    __slots__ = ("_segments",)
+    __slots__ = ("_runner", "_segments")
 
-    def __init__(self, segments: Sequence[Markers]) -> None:
+    def __init__(self, runner: Runner, segments: Sequence[Markers]) -> None:
+        self._runner = runner
         self._segments = segments
 
     def place(self) -> Place:
-        """Return how far the latest run has come: in an eager call, it is in no label."""
+        """Return how far the latest run has come: between two segments, it is in no label."""
         places = [each.place() for each in self._segments]
         running = [each for each in places if each.state == "running"]
         if running:
             return running[0]
-        return places[0] if places.count(places[0]) == len(places) else Place("running")
+        behind = places[-1].state == "not begun" and places[0].state != "not begun"
+        return Place("running") if behind or self._runner.under_way else places[-1]
 
 
 def _new_cell(backend: Backend, stream: Any) -> int:

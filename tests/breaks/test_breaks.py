@@ -368,8 +368,7 @@ def test_progress_is_that_of_the_segment_that_runs(stream):
         gate.release()
         stream.synchronize()
         assert str(markers_of(graph).place()) == "the last run has ended"
-    assert found[0] == ""
-    assert set(found[1:]) <= {"in no label", "the last run has ended"}
+    assert found == ["", "in no label", "in no label"]
 
 
 def test_an_empty_body_and_one_of_calls_only(stream):
@@ -638,7 +637,7 @@ def test_what_can_not_be_marked():
     for what in (generator, coroutine):
         with pytest.raises(TypeError, match=r"eager can't mark .* body runs after the call"):
             ag.eager(what)
-    for what in (3, int, staticmethod(len), classmethod(len)):
+    for what in (3, staticmethod(len), classmethod(len)):
         with pytest.raises(
             TypeError, match=f"eager: the argument must be a function, not {re.escape(repr(what))}"
         ):

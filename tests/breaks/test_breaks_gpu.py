@@ -95,6 +95,32 @@ def test_random_numbers_are_those_of_eager_runs():
         graph.replay()
 
 
+def test_random_numbers_in_the_body_of_a_loop_are_those_of_eager_runs():
+    """Dropout draws anew in each run of the body: the host tests the flag, and torch runs the segments."""
+    x, y = torch.ones(256, device="cuda"), torch.zeros(256, device="cuda")
+    n = torch.zeros(1, dtype=torch.int32, device="cuda")
+
+    def body():
+        y.mul_(2).add_(torch.nn.functional.dropout(x, 0.5))
+        n.sub_(1)
+
+    def run(work, times):
+        torch.manual_seed(5)
+        y.zero_()
+        n.fill_(times)
+        work()
+        return y.clone()
+
+    wanted = {times: run(lambda: ag.while_(n, body), times) for times in (3, 0, 1, 4)}
+    graph = ag.Graph()
+    with ag.graph(graph):
+        loop = ag.while_(n, body)
+    for times, each in wanted.items():
+        assert torch.equal(run(graph.replay, times), each)
+        assert loop.count == times
+    assert len({tuple(each.tolist()) for each in wanted.values()}) == 4
+
+
 @pytest.mark.promise("breaks-keep-modes")
 def test_modes_of_the_capture_hold_in_replays():
     seen = []

@@ -2,6 +2,8 @@
 
 import gc
 import weakref
+from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -105,6 +107,39 @@ def test_a_solver_stops_by_itself_and_carries_its_solution(stream):
     assert counts[0] == 1
     assert counts == sorted(counts)
     assert counts[-1] < 20
+
+
+def test_conjugate_gradients_end_by_what_they_compute(stream):
+    """The same bytes as the loop of Python, for right sides that need different numbers of iterations."""
+    a, b = np.diag(np.arange(1.0, 9)) + 0.1, np.zeros(8)
+    x, r, p, rr, going = np.zeros(8), np.zeros(8), np.zeros(8), np.zeros(()), np.zeros((), bool)
+
+    def begin():
+        x[:], r[:], p[:], rr[...], going[...] = 0, b, b, b @ b, b.any()
+
+    def iterate():
+        q = a @ p
+        alpha = rr / (p @ q)
+        x[:], r[:] = x + alpha * p, r - alpha * q
+        new = r @ r
+        p[:], rr[...], going[...] = r + new / rr * p, new, new > 1e-20
+
+    with ag.Graph() as graph:
+        launch(begin)
+        loop = ag.while_(going, lambda: launch(iterate), limit=100)
+    counts = []
+    for b[:] in (np.arange(8), np.zeros(8), np.eye(8)[3], np.ones(8)):
+        graph.replay()
+        stream.synchronize()
+        found, count = x.tobytes(), 0
+        begin()
+        while going:
+            iterate()
+            count += 1
+        assert (found, loop.count) == (x.tobytes(), count)
+        assert np.allclose(a @ x, b)
+        counts.append(count)
+    assert counts[1] == 0 < min(counts[0], counts[2])
 
 
 @pytest.mark.promise("control-carry")
@@ -364,6 +399,65 @@ def test_what_is_watched_is_checked_at_each_replay(stream):
         graph.replay()
 
 
+def silent(body):
+    return pytest.param(body, False)
+
+
+def warned(body):
+    return pytest.param(body, True)
+
+
+@pytest.mark.promise("control-endless")
+@pytest.mark.parametrize(
+    ("body", "warns"),
+    [
+        warned(lambda flag, other: None),
+        warned(lambda flag, other: ag.current_stream().fill(other, 1, 4)),
+        warned(lambda flag, other: ag.current_stream().copy(other, flag)),
+        warned(lambda flag, other: launch(other.fill, 1)),
+        silent(lambda flag, other: ag.current_stream().fill(flag, 0)),
+        silent(lambda flag, other: ag.current_stream().fill(flag.ctypes.data, 0, 1)),
+        silent(lambda flag, other: ag.current_stream().copy(flag, other)),
+        silent(lambda flag, other: launch(np.add, other, 1, flag)),
+        silent(lambda flag, other: launch(flag.fill, 0)),
+        silent(lambda flag, other: launch(np.copyto, flag, other)),
+        silent(lambda flag, other: launch(lambda: flag.fill(0))),
+        silent(lambda flag, other: launch(partial(np.add, other, 1), flag)),
+    ],
+)
+def test_a_loop_whose_flag_no_work_writes_is_warned_of(stream, body, warns):
+    flag, other = np.zeros(1, "i4"), np.zeros(1, "i4")
+
+    def capture(graph, of=flag, **how):
+        with graph:
+            launch(int)
+            ag.while_(of, lambda: body(flag, other), **how)
+
+    for of in (flag, (flag.ctypes.data, "int32")):
+        for graph in (ag.Graph(keep_graph=True), ag.Graph(observe=ag.diagnose())):
+            expected = pytest.warns(
+                RuntimeWarning, match=r"the loop at .*: no work in its body writes its flag"
+            )
+            with expected if warns else nullcontext():
+                capture(graph, of)
+    capture(ag.Graph())
+    capture(ag.Graph(keep_graph=True), limit=3)
+
+
+def test_what_an_eager_call_and_a_loop_inside_write_is_not_warned_of(stream):
+    flag, inner, graph = np.ones(1, "i4"), np.ones(1, "i4"), ag.Graph(keep_graph=True)
+    with ag.graph(graph, breaks=True):
+        ag.while_(flag, lambda: ag.eager(flag.fill)(0))
+    flag[0] = 1
+    with ag.Graph(keep_graph=True):
+        ag.while_(flag, lambda: ag.while_(inner, lambda: (launch(inner.fill, 0), launch(flag.fill, 0))))
+    with (
+        pytest.warns(RuntimeWarning, match="no work in its body writes its flag"),
+        ag.Graph(keep_graph=True),
+    ):
+        ag.while_(flag, lambda: ag.while_(inner, lambda: launch(inner.fill, 0)))
+
+
 def test_what_observers_have_found_stays_with_all_segments(stream):
     n, graph = np.full(1, 2), ag.Graph(observe=[ag.progress(), ag.ownership()])
     graph.watch(watched := np.zeros(1))
@@ -379,6 +473,16 @@ def test_what_observers_have_found_stays_with_all_segments(stream):
     del watched
     with pytest.raises(ag.GraphStateError):
         graph.replay()
+
+
+def test_progress_of_a_graph_whose_body_did_not_run(stream):
+    n, graph = np.zeros(1, int), ag.Graph(observe=ag.progress())
+    with graph:
+        countdown(n)
+        launch(int)
+    graph.replay()
+    stream.synchronize()
+    assert str(markers_of(graph).place()) == "the last run has ended"
 
 
 def test_an_eager_call_in_a_body_that_does_not_run_is_refused(stream):
@@ -425,6 +529,8 @@ def test_what_a_graph_with_loops_does_not_do(stream):
     assert ag.diff(graph.describe(), graph.describe()) == ag.diff(plain.describe(), plain.describe())
     profile = graph.profile(replays=2)
     assert len(profile.times) == 2
+    with pytest.raises(ag.UnsupportedError, match="loops or branches that the host tests, can't be copied"):
+        graph.profile(replays=2, kernels=True)
     graph.reset()
 
 
@@ -436,15 +542,17 @@ def test_flag_and_carried_arrays_live_as_long_as_the_graph(stream):
     alive = [weakref.ref(each) for each in (flag, x)]
     graph = ag.Graph()
     with graph:
-        ag.while_(flag, lambda x: x + 1, x)
+        loop = ag.while_(flag, lambda x: x + 1, x)
     del flag, x
     gc.collect()
     assert None not in [each() for each in alive]
     graph.replay()
     stream.synchronize()
+    assert loop.count == 0
     graph.reset()
-    gc.collect()
     assert [each() for each in alive] == [None, None]
+    with pytest.raises(ag.GraphStateError, match="the graph of this loop was reset, or has got other work"):
+        loop.count  # noqa: B018
 
 
 def test_a_graphed_function_may_have_loops(stream):

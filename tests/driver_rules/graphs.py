@@ -1,7 +1,8 @@
 """Graphs of the CUDA driver from a line of text: captured or built, instantiated, updated and run.
 
 A line is a list of steps. Captured on stream ``s``, or on ``a`` after ``a:``: ``fill VALUE [NBYTES]``,
-``fill32 VALUE``, ``fill2d VALUE WIDTH HEIGHT``, ``copy TO FROM [NBYTES]``, ``kernel A B [BLOCKS]``,
+``fill32 VALUE``, ``fill2d VALUE WIDTH HEIGHT``, ``copy TO FROM [NBYTES]``, ``pageable`` and ``pinned``
+(copies from such memory of the host), ``kernel A B [BLOCKS]``,
 ``nothing`` (a kernel too), ``host``, ``yield`` (a host function too), ``alloc [MIB]``, ``into VALUE`` (a fill
 of what was allocated, and a copy of it), ``free``, ``fork`` and ``join`` of the two streams, ``record`` and
 ``wait`` of an external event. ``elsewhere`` at the front: in a context of its own, with memory and kernels of
@@ -75,6 +76,11 @@ class Graphs:
         self._graphs: dict[int, Any] = {}
         self.bodies: list[Any] = []
         self._executables: dict[int, Any] = {}
+        self._buffer = ctypes.create_string_buffer(b"pageable", BYTES)
+        self._pageable = ctypes.addressof(self._buffer)
+        self._pinned = call(driver.cuMemHostAlloc, BYTES, 0)
+        ctypes.memmove(int(self._pinned), b"pinned", 6)
+        self._stack.callback(call, driver.cuMemFreeHost, self._pinned)
         self._hosts = [ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None) for _ in range(2)]
         return self
 
@@ -230,6 +236,9 @@ class Graphs:
         elif verb == "copy":
             to, source, nbytes = (*numbers, 8)[:3]
             call(driver.cuMemcpyAsync, place.memory + to, place.memory + source, nbytes, stream)
+        elif verb in ("pageable", "pinned"):
+            source = self._pageable if verb == "pageable" else self._pinned
+            call(driver.cuMemcpyHtoDAsync, place.memory, int(source), BYTES, stream)
         elif verb == "kernel":
             a, b, blocks = (*numbers, 1)[:3]
             values = (place.memory, a, b, 0), (ctypes.c_uint64, *[ctypes.c_uint32] * 2, ctypes.c_uint64)

@@ -93,6 +93,8 @@ fill 1                                          0
 fill 1; copy 16 0                               0
 kernel 3 4; fill 1                              0
 fork; a: fill 1; fill 2; join                   0
+pinned                                          0
+pageable                                        1
 host                                            1
 record                                          1
 wait                                            1

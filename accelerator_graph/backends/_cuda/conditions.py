@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from ...errors import AcceleratorGraphError
+from .._shared import keep
 from .._shared.driver import ILLEGAL_STATE
 from ..driver import Handle
 from .driver import Driver, Graph
+from .node import copies_pageable
+from .raw_calls import calls_of
+from .update import handles_of, kinds_of
 
 if TYPE_CHECKING:
     from ..base import CaptureMode
@@ -82,7 +86,7 @@ test:
 """Counts the runs of a body, and sets the condition: the flag is not zero, and the limit is not reached."""
 
 NO_LIMIT = 2**64 - 1
-PERMITTED = frozenset(("kernel", "memset", "memcpy", "empty", "graph", "conditional"))
+_PERMITTED = frozenset(("kernel", "memset", "memcpy", "empty", "graph", "conditional"))
 """The nodes that the driver takes in a body. It finds others when the whole is instantiated."""
 
 _COUNTERS = 4096
@@ -184,10 +188,17 @@ def begin_condition(
         here = driver.position(stream)
         add = "cuGraphAddNode_v2" if hasattr(api, "cuGraphAddNode_v2") else "cuGraphAddNode"
         after = driver.array(here.nodes), [api.CUgraphEdgeData() for _ in here.nodes], len(here.nodes)
-        node = driver.call(add, here.graph, *after, params)
-        found.bodies = [driver.graph(int(body)) for body in params.conditional.phGraph_out]
-        driver.bodies[int(node)] = found
-        driver.follow(stream, [node], others=False)
+        answers: list[Any] = []
+        try:
+            keep(answers, getattr(api, add), here.graph, *after, params)
+            node = driver.checked(add, answers[0])
+            found.bodies = [driver.graph(int(body)) for body in params.conditional.phGraph_out]
+            driver.bodies[int(node)] = found
+            driver.follow(stream, [node], others=False)
+        except BaseException:
+            if answers and answers[0][0] is driver.success:  # a node that nothing joins breaks the capture
+                driver.follow(stream, [answers[0][1]], others=False)
+            raise
     return found
 
 
@@ -216,6 +227,20 @@ def end_body(backend: Any, body: Body) -> Graph:
         raise
     driver.checked(driver.names.end_capture, _end(driver, body))
     return Graph(body.graph, body.place)
+
+
+def misplaced(driver: Driver, body: Graph) -> tuple[int, str] | None:
+    """Return the number of the first node that the driver does not take in a body, and what it is."""
+    calls = calls_of(driver)
+    with driver.relaxed(body.place):
+        handles = handles_of(driver, calls, int(body.handle))
+        kinds, numbers = kinds_of(driver, calls, handles), memoryview(handles).cast("Q")
+        for number, (kind, node) in enumerate(zip(kinds, numbers, strict=True)):
+            if kind not in _PERMITTED:
+                return number, f"a node of the kind {kind!r}"
+            if kind == "memcpy" and copies_pageable(driver, node):
+                return number, "a copy to the device from memory that is not pinned"
+    return None
 
 
 def abandon_body(backend: Any, body: Body) -> None:

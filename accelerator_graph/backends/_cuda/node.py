@@ -30,6 +30,9 @@ _BLOCK, _BLOCK_SIZE = 1, 2
 """What stands before the address and the size of a block of parameters: ``CU_LAUNCH_PARAM_BUFFER_...``."""
 
 _INVALID_VALUE = 1
+_OF_DEVICE = 2
+"""``CU_MEMORYTYPE_DEVICE``. For memory that the driver does not know it answers 0."""
+
 _MOST_PARAMETERS = 1 << 12
 
 _TARGET, _VALUE = (0, 8), (16, 4)
@@ -96,6 +99,12 @@ def node_setter(
             return None
         node = read(handles[number])
     return node.setter(executable.handle, graph.place)
+
+
+def copies_pageable(driver: Driver, handle: Any) -> bool:
+    """Return True for a copy to the device from memory of the host that is not pinned."""
+    copy = Reader(driver)(handle)
+    return isinstance(copy, _Copy) and copy.is_from_pageable()
 
 
 class Reader:
@@ -388,6 +397,13 @@ class _Copy(_InMemory):
             settable=("source", "target", "enabled") if self._is_plain() else ("enabled",),
             nbytes=copy.WidthInBytes * max(copy.Height, 1) * max(copy.Depth, 1),
         )
+
+    def is_from_pageable(self) -> bool:
+        """Return True if it copies to the device what the driver does not know: memory that is not pinned."""
+        target, source = self._address("dst"), self._address("src")
+        if target is None or source is None:
+            return False
+        return (self._place(target)[0], self._place(source)[0]) == (_OF_DEVICE, 0)
 
     def parameters(self) -> NodeParameters:
         copy, target, source = self.params, self._address("dst"), self._address("src")

@@ -221,7 +221,7 @@ class Driver:
     edge_data : tuple
         The argument of `Names.capture_after` that is for the data of edges, if the function has it.
     pinned : list
-        The sizes and addresses of memory of the host that no reading uses now.
+        The addresses of memory of the host that no reading uses now.
     graph_memory : tuple
         The attributes of memory that graphs use, and that is reserved for them.
     ask_current, ask_status, ask_capture, relaxed, wait : callable
@@ -279,7 +279,7 @@ class Driver:
         self.copy_kind: tuple[Any, ...] = ()
         self.edge_data: tuple[Any, ...] = ()
         self.graph_memory: tuple[Any, Any] = 0, 2
-        self.pinned: list[tuple[int, int]] = []
+        self.pinned: list[int] = []
         self._ending: dict[int, Handle] = {}
         names = self.names
         # made once, since every bound launch holds them

@@ -60,9 +60,10 @@ class diagnose(Observer):
     def begin(self, capture: Any) -> object | None:
         """Return what watches a capture, unless it is diagnosed already."""
         from .observation import CaptureTrace
+        from .stacks import StackTrace
 
         found = any(isinstance(each, CaptureTrace) for each in capture.observations)
-        return None if found else CaptureTrace(capture, all=self._all)
+        return None if found else CaptureTrace(capture, StackTrace, all=self._all)
 
     def __enter__(self) -> None:
         self._guard = if_skipped(self, self._leave)

@@ -87,8 +87,10 @@ class CaptureTrace(Watched):
     thread.
     """
 
-    def __init__(self, capture: Capture, *, all: bool = False) -> None:
+    def __init__(self, capture: Capture, inside: Callable[[Capture], object], *, all: bool = False) -> None:
         super().__init__()
+        self.inside = inside
+        """Makes what watches the body of a loop or a branch: it knows the lines that record there."""
         self.last: dict[int, Moment] = {}
         """By thread: the last moment at which the capture was still in progress."""
         self.streams = Streams(capture.backend, capture.native)

@@ -67,11 +67,11 @@ class ControlRules(Case):
         stream, cell, counter = self.stream(), self.cell(), self.cell()
         with self.graph(stream) as graph:
             self.enqueue(stream, cell)
-            loop = self.count_down(counter, lambda: self.step(cell), native=native)
+            loop = self.count_down(counter, lambda: self.step(cell), native=native, limit=100)
             self.enqueue(stream, cell)
         assert self.read(cell) == 0
         done = 0
-        for times in (3, 0, 1, 20):
+        for times in (3, 0, 20, *(1, 1, 1, 2, 1, 1, 1, 1)):  # as a solver that needs 1.13 of 100 iterations
             self.put(stream, counter, times)
             done += times + 2
             assert self.replayed(graph, cell) == applied(done)
@@ -141,9 +141,9 @@ class ControlRules(Case):
                 backend.body_abandon(body)
                 backend.capture_abandon(token)
                 continue
-            inside = backend.nodes(backend.body_end(body))[0]
-            assert inside
-            assert {node.kind for node in inside} <= backend.body_kinds
+            inside = backend.body_end(body)
+            assert backend.nodes(inside)[0]
+            assert backend.misplaced(inside) is None
             graph = backend.capture_end(token)
             assert [node.bodies for node in backend.nodes(graph)[0] if node.kind == "conditional"]
             executable = backend.instantiate(graph)

@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 import gc
+from array import array
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +13,7 @@ from lanes import require
 pytestmark = require("cuda")
 
 import accelerator_graph as ag
+from accelerator_graph._core import ownership
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, current, driver
 from core.test_interrupts import Interrupter, nothing_is_captured, sample
@@ -77,9 +80,95 @@ def test_a_graph_with_a_loop_is_one_graph(work, stream):
     assert graph.raw_graph()
     assert ag.GraphDescription.from_json(graph.describe().to_json()) == graph.describe()
     assert len(graph.profile(replays=2).times) == 2
-    for refused in (graph.clone, lambda: ag.Graph(keep_graph=True).update(graph)):
-        with pytest.raises((ag.UnsupportedError, ag.GraphStateError)):
-            refused()
+    other = ag.Stream(backend="cuda")
+    put(work, stream, counter, 2)
+    stream.synchronize()
+    graph.replay(other)
+    other.synchronize()
+    assert (work.read(counter), loop.count) == (0, 2)
+
+
+def captured_loop(work, counter, **how):
+    with ag.Graph(keep_graph=True, **how) as graph:
+        step(work, counter)
+        countdown(work, counter)
+    return graph
+
+
+@pytest.mark.promise("control-native-refuses")
+def test_what_a_graph_with_loops_of_the_device_does_not_do(work, stream):
+    """It is as it was after that; other work takes its place in a new executable."""
+    counter = work.new()
+    graph, alike, plain = (
+        captured_loop(work, counter),
+        captured_loop(work, counter),
+        ag.Graph(keep_graph=True),
+    )
+    with plain:
+        step(work, counter, 0, 5)
+    one_executable = (
+        "has conditional nodes, so only one graph at a time can have an executable of it; capture it"
+    )
+    for change in (lambda: graph.update(alike), lambda: plain.update(alike), graph.clone):
+        with pytest.raises(ag.UnsupportedError, match=one_executable):
+            change()
+    graph.replay()
+    for node in (2, (2, 0)):
+        with pytest.raises(ValueError, match=r"node 2 can't be changed, or is not there"):
+            graph.set_node(node, enabled=False)
+    with (
+        pytest.raises(
+            ag.CaptureError, match="has conditional nodes, which no driver takes inside another graph"
+        ),
+        ag.Graph(),
+    ):
+        graph.replay(stream)
+    for each, want in ((graph, 0), (plain, 5)):
+        each.replay()
+        stream.synchronize()
+        assert work.read(counter) == want
+    assert not graph.update(plain).in_place
+    put(work, stream, counter, 1)
+    graph.replay()
+    stream.synchronize()
+    assert work.read(counter) == 5
+
+
+@pytest.mark.promise("control-endless")
+@pytest.mark.parametrize("native", [True, False])
+def test_a_loop_whose_flag_no_work_writes_is_warned_of(work, stream, native):
+    """A kernel that has no address in the flag's array; that of an address alone may be in any array."""
+    with current():
+        memory = int(call(driver.cuMemAlloc, 64))
+    other, address = work.new(), memory + 32
+    inside, alone = Array(address, 4), (address, "uint32")
+    around = Array(address)
+    around.data.mem.ptr, around.data.mem.size = memory, 64
+    here = ag.current_stream
+
+    def inner():
+        step(work, other)
+        ag.cond((other, "uint32"), lambda: step(work, other), native=native)
+
+    for body, warns in (
+        (lambda: step(work, other), (inside, around)),
+        (lambda: here().fill(other, 0, 4), (inside, around, alone)),
+        (lambda: here().copy(other, address, 4), (inside, around, alone)),
+        (lambda: step(work, address), ()),
+        (lambda: step(work, memory), (inside,)),
+        (lambda: here().fill(memory, 0, 64), ()),
+        (lambda: here().copy(address, other, 4), ()),
+        (inner, () if native else (inside, around)),
+    ):
+        for flag in (inside, around, alone):
+            match = r"the loop at .*: no work in its body writes its flag"
+            warned = pytest.warns(RuntimeWarning, match=match) if flag in warns else contextlib.nullcontext()
+            with warned, ag.Graph(keep_graph=True):
+                ag.while_(flag, body, native=native)
+    with ag.Graph():
+        ag.while_(inside, lambda: step(work, other), native=native)
+    with current():
+        call(driver.cuMemFree, memory)
 
 
 def test_a_loop_can_be_captured_and_instantiated_again(work, stream):
@@ -105,11 +194,32 @@ def test_a_loop_can_be_captured_and_instantiated_again(work, stream):
         assert [work.read(cell) for cell in cells] == want
 
 
+class Array:
+    """An array of one element in memory of its own, as CuPy has them."""
+
+    def __init__(self, address, whole=4):
+        self.shape, self.dtype = (1,), SimpleNamespace(kind="u", itemsize=4)
+        self.data = SimpleNamespace(mem=SimpleNamespace(ptr=address, size=whole), ptr=address)
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (1,), "typestr": "<u4", "data": (self.data.ptr, False), "version": 3}
+
+
+FORMS = {
+    "while": lambda flag, body: ag.while_(flag, body),
+    "then": lambda flag, body: ag.cond(flag, body),
+    "otherwise": lambda flag, body: ag.cond(flag, int, body),
+    "inside": lambda flag, body: ag.while_(flag, lambda: ag.cond(flag, body)),
+}
+
+
 @pytest.mark.promise("control-native-refuses")
-def test_work_on_the_stream_outside_of_a_body_is_refused(work, stream):
+@pytest.mark.parametrize("form", FORMS)
+def test_work_on_the_stream_outside_of_a_body_is_refused(work, stream, form):
     cell, graph = work.new(), ag.Graph()
     with pytest.raises(ag.CaptureError, match="work in a body went to the stream outside of it"), graph:
-        countdown(work, cell, lambda: work.enqueue(stream, cell, 1, 1))
+        FORMS[form]((cell, "uint32"), lambda: work.enqueue(stream, cell, 1, 1))
     assert graph.state == "empty"
     with graph:
         step(work, cell)
@@ -118,23 +228,67 @@ def test_work_on_the_stream_outside_of_a_body_is_refused(work, stream):
     assert work.read(cell) == 1
 
 
+def test_a_flag_is_on_the_device_of_the_capture(work, stream):
+    class Elsewhere(Array):
+        def __dlpack_device__(self):
+            return 2, 1  # CUDA's kind of device, and its number
+
+    host, there = array("I", [1]), Elsewhere(work.new())
+    for flag, error, said in (
+        (there, ValueError, "while_: the flag is on device 1 and the current stream on device 0"),
+        (host, TypeError, "while_: the flag is in host memory"),
+    ):
+        with ag.Graph() as graph:
+            step(work, work.new())
+            with pytest.raises(error, match=said):
+                ag.while_(flag, int)
+        assert graph.num_nodes == 1
+
+
+def test_loops_on_another_device(work, stream):
+    if ag.backends.get("cuda").device_count < 2:
+        pytest.skip("there is one device only")
+    there = CudaWork(1)
+    for each, where in ((there, ag.Stream(1, backend="cuda")), (work, stream)):
+        counter, cell = each.new(), each.new()
+        with where, ag.Graph() as graph:
+            loop = countdown(each, counter, lambda each=each, cell=cell: step(each, cell))
+        put(each, where, counter, 3)
+        graph.replay()
+        where.synchronize()
+        assert (each.read(cell), loop.count) == (3, 3)
+
+
 @pytest.mark.promise("control-native-refuses")
-def test_what_the_device_does_not_run_is_refused_by_its_label(work, stream):
-    flag, graph = work.new(), ag.Graph()
+@pytest.mark.parametrize("kind", ["host", "pageable"])
+def test_what_the_device_does_not_run_is_refused_by_its_label_and_its_line(work, stream, kind):
+    flag, data = work.new(), bytearray(4)
     nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
     function = driver.CUhostFn(ctypes.cast(nothing, ctypes.c_void_p).value)
 
+    def misplaced():
+        if kind == "host":
+            driver.cuLaunchHostFunc(ag.current_stream().handle, function, 0)
+        else:
+            ag.current_stream().copy(flag, data)
+
     def body():
         step(work, flag)
-        with ag.label("callback"):
-            call(driver.cuLaunchHostFunc, ag.current_stream().handle, function, 0)
+        with ag.label("part"):
+            misplaced()
 
-    with (
-        pytest.raises(ag.CaptureError, match="a node of the kind 'host', in the label 'callback', which"),
-        graph,
+    line = misplaced.__code__.co_firstlineno + (2 if kind == "host" else 4)
+    what = {"host": "a node of the kind 'host'", "pageable": "a copy to the device from memory that is not"}
+    for observe, where in (
+        ((), ""),
+        (ag.diagnose(), rf" \(recorded at .*test_conditions.py:{line} in .*misplaced\)"),
+        (ag.stacks(), rf" \(recorded at .*test_conditions.py:{line} in .*misplaced\)"),
     ):
-        ag.while_((flag, "uint32"), body)
-    assert graph.state == "empty"
+        graph = ag.Graph(observe=observe)
+        said = rf"a body has {what[kind]}.*{where}, in the label 'part', which the device does not run there"
+        with pytest.raises(ag.CaptureError, match=said), graph:
+            ag.while_((flag, "uint32"), lambda: ag.cond((flag, "uint32"), body))
+        assert graph.state == "empty"
     with graph:
         ag.while_((flag, "uint32"), body, native=False)
     graph.replay()
@@ -220,11 +374,63 @@ def test_a_fork_that_a_body_does_not_join_is_an_error(work, stream):
     assert work.read(cell) == 3
 
 
+def test_what_an_ordinary_capture_inside_a_body_calls_is_called(work, stream):
+    """It does not break that capture, and so it does not break the one around it either."""
+    cell, seen, side = work.new(), [], ag.Stream(backend="cuda")
+    outer, inner = ag.Graph(), ag.Graph()
+
+    def body():
+        with ag.graph(inner, stream=side):
+            ag.eager(seen.append)(1)
+            ag.graph_break()
+            work.enqueue(side, cell, 1, 1)
+        step(work, cell, 1, LESS)
+
+    with ag.graph(outer, stream=stream, breaks=True):
+        ag.while_((cell, "uint32"), body)
+    assert seen == [1]
+    inner.replay()
+    side.synchronize()
+    assert work.read(cell) == 1
+    outer.replay()
+    stream.synchronize()
+    assert work.read(cell) == 0
+
+
+def test_collectives_in_a_body_are_the_graphs(work, stream):
+    flag = work.new()
+
+    def note(kind):
+        step(work, flag, 1, LESS)
+        ag.note_collective(kind, "float32", 4)
+
+    with ag.Graph() as graph:
+        note("first")
+        ag.while_(
+            (flag, "uint32"), lambda: (note("second"), ag.cond((flag, "uint32"), lambda: note("third")))
+        )
+        note("last")
+    assert [each.kind for each in graph.collectives] == ["first", "second", "third", "last"]
+
+
+def test_a_loop_lets_go_of_what_its_graph_had(work, stream):
+    flag, bodies = work.new(), ag.backends.get("cuda").driver.bodies
+    gc.collect()
+    before = len(bodies)
+    with ag.Graph() as graph:
+        loop = countdown(work, flag)
+    assert len(bodies) == before + 1
+    graph.reset()
+    assert len(bodies) == before
+    with pytest.raises(ag.GraphStateError, match="the graph of this loop was reset"):
+        loop.count  # noqa: B018
+
+
 def test_counters_are_used_again(work, stream):
-    flag, tests = work.new(), ag.backends.get("cuda").driver.tests
+    flag, of_backend = work.new(), ag.backends.get("cuda").driver
     with ag.Graph() as graph:
         countdown(work, flag)
-    (found,) = tests.values()
+    found = of_backend.tests[int(of_backend.place(0))]
     gc.collect()
     free = len(found.free)
     for _ in range(5):
@@ -238,7 +444,7 @@ def test_counters_are_used_again(work, stream):
 
 def test_flags_of_all_sizes(work, stream):
     with current():
-        memory = call(driver.cuMemAlloc, 64)
+        memory = call(driver.cuMemAlloc, 128)
     cell = work.new()
     for size, kind in ((1, "bool"), (2, "int16"), (4, "uint32"), (8, "int64")):
         with ag.Graph() as graph:
@@ -252,7 +458,8 @@ def test_flags_of_all_sizes(work, stream):
             stream.fill(int(memory), 0xFF, 64)
             stream.fill(int(memory), value, size)
             graph.replay()
-        stream.synchronize()
+        stream.fill(int(memory), 7, 128)
+    assert ag.backends.get("cuda").read(stream.native, int(memory), 128) == bytes([7] * 128)
     assert work.read(cell) == 4
     with current():
         call(driver.cuMemFree, memory)
@@ -283,6 +490,10 @@ def test_the_end_of_a_capture_in_a_body_is_an_error(work, stream, ends):
     can_be_captured(graph, work, stream, flag)
 
 
+MAY_BE_LEFT = {}, {"streams": 1}, {"streams": -1}, {"graphs": 3}, {"executables": 1}
+"""What a call has just made, such as a graph with bodies; and branches that the thread keeps, or drops."""
+
+
 @pytest.mark.needs("software_cuda")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(work, error):
@@ -294,9 +505,17 @@ def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(work, error):
             with ag.label("loop"):
                 countdown(work, flag, lambda: ag.cond((cell, "uint32"), lambda: step(work, cell)))
 
+    from simulators.cuda.faults import Accounts
+
+    def live():
+        ownership.drain()
+        found = Accounts().live()
+        return {name: found[name] for name in ("streams", "events", "graphs", "executables")}
+
     with ag.Stream(backend="cuda"):
         capture(ag.Graph())
     for at in sample("lines"):
+        before = live()
         stream = ag.Stream(backend="cuda")
         graph, interrupter = ag.Graph(stream=stream), Interrupter(at, error)
         interrupter.strike(capture, graph)
@@ -312,4 +531,6 @@ def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(work, error):
         assert work.read(cell) == 3, where
         graph.reset()
         stream.close()
+        left = {name: count - before[name] for name, count in live().items() if count != before[name]}
+        assert left in MAY_BE_LEFT, where
     assert at > 100

@@ -57,6 +57,11 @@ static bool arrange_bodies(struct plan *plan, const struct node *node) {
     return whole;
 }
 
+static bool copies_pageable(const struct work *work) {
+    const struct allocation *target = allocation_around(work->target);
+    return target && target->place != ON_HOST && !allocation_around(work->source);
+}
+
 /* Whether the device can run this as a body: it can't go back to the host, nor allocate. */
 static bool can_be_body(const struct graph *graph) {
     for (size_t i = 0; i < graph->nodes.count; i++) {
@@ -67,6 +72,9 @@ static bool can_be_body(const struct graph *graph) {
             case WORK_WAIT:
             case WORK_ALLOC:
             case WORK_FREE: return false;
+            case WORK_COPY:
+                if (copies_pageable(&node->work)) return false;
+                break;
             default: break;
         }
         if (node->child && !can_be_body(node->child)) return false;

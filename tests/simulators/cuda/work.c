@@ -54,6 +54,12 @@ API(4, 0, cuMemcpyAsync, 4000, cuMemcpyAsync, void *, target, const void *, sour
     return enqueue(stream, &work);
 }
 
+API(4, 0, cuMemcpyHtoDAsync, 3020, cuMemcpyHtoDAsync_v2, void *, target, const void *, source, size_t, nbytes,
+    handle, stream) {
+    struct work work = copy(target, source, nbytes);
+    return enqueue(stream, &work);
+}
+
 API(3, 0, cuMemsetD8, 3020, cuMemsetD8_v2, void *, target, unsigned char, value, size_t, width) {
     return enqueue_fill(LEGACY_STREAM, &(struct fill){target, 0, value, 1, width, 1});
 }
