@@ -116,7 +116,11 @@ RULES = [
         "errors _interpreter _arrays _breaks.marks diagnosis._tracing _graphed",
         "",
     ),
-    ("_graphed.verified", "diagnosis.verification _graphed", ""),
+    (
+        "_graphed.cache",
+        "errors _interpreter _core _arrays _breaks.marks diagnosis.verification _graphed",
+        "",
+    ),
     ("_graphed.binding.proof", "_core _arrays diagnosis._verify _graphed", ""),
     (
         "_graphed",

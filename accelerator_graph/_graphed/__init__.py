@@ -9,7 +9,6 @@ graph in the `cache` and replays it, or runs the function.
   result, which refuse what no replay would repeat. `call_order` finds the stream of a replay
   and makes the calls wait for each other.
 - Inputs without copies on the host: `input_nodes`. Inputs without any copies: `binding`.
-  `verified` compares replays with eager runs.
 
 `torch` has `make_graphed_callables`, which replays the backward pass as well.
 """

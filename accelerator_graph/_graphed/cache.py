@@ -22,7 +22,6 @@ from .call_order import CallOrder, current_stream
 from .options import CacheInfo, GraphInputs, Mode, Options
 from .python_state import PythonState
 from .recorded_call import Capturable, RecordedCall, Recorder, Swap
-from .verified import checked
 
 if TYPE_CHECKING:
     from .break_search import BreakSearch
@@ -120,7 +119,10 @@ class GraphCache:
                         wanted = Capturable(call, run, function, names, arrays, stream)
                         record = partial(self._record_best, wanted)
                         if self._options.verify:
-                            record, compare = checked(record, wanted)
+                            from ..diagnosis.verification import RecordedCheck
+
+                            check = RecordedCheck(record, wanted)
+                            record, compare = check.record, check.compare
                         recorded = self._capture(record, uncaptured, function)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)

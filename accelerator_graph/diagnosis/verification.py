@@ -115,22 +115,32 @@ def verify(
 
 
 class RecordedCheck:
-    """Compares the graph of a graphed function's call with eager runs; see `graphed`."""
+    """Captures a call of a graphed function, and compares the graph with eager runs that begin like that."""
 
-    def __init__(self, wanted: Capturable) -> None:
-        self._wanted = wanted
+    def __init__(self, record: Callable[[], RecordedCall], wanted: Capturable) -> None:
+        self._record, self._wanted = record, wanted
         self._program: RecordedProgram | None = None
         self._refused = ""
 
-    def begin(self) -> None:
-        """Look at what the function can reach; a capture follows."""
+    def record(self) -> RecordedCall:
+        """Look at what the function can reach, and capture the call."""
         try:
             self._program = RecordedProgram(self._wanted)
         except CantBePutBack as error:
             self._refused = str(error)
+        return self._record()
 
     def compare(self, recorded: RecordedCall) -> None:
-        """Raise VerificationError if the graph is wrong; warn if that can't be decided."""
+        """Raise VerificationError, and give the graph up, if it is wrong; warn if that can't be decided."""
+        try:
+            self._compare(recorded)
+        except TimeoutError:  # its work may never end, and giving up the graph would wait for it
+            raise
+        except BaseException:
+            recorded.close()
+            raise
+
+    def _compare(self, recorded: RecordedCall) -> None:
         if self._program is not None:
             self._program.attach(recorded)
             report = _verified(self._program, lambda trial: Case(trial, None, _ROUNDS), _TIME_LIMIT, None)
