@@ -141,7 +141,7 @@ def warn_if_endless(
 ) -> None:
     """Warn if no work in a loop's body is known to write its flag, and nothing else ends the loop.
 
-    To read what was captured takes as long as to capture it, so this is done for graphs that are kept, and
+    To read what was captured takes longer than to capture it, so this is done for graphs that are kept, and
     for those that somebody observes.
 
     Parameters

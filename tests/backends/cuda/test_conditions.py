@@ -533,4 +533,5 @@ def test_an_interrupt_at_any_line_of_a_capture_leaves_no_trace(work, error):
         stream.close()
         left = {name: count - before[name] for name, count in live().items() if count != before[name]}
         assert left in MAY_BE_LEFT, where
+        assert "graphs" not in left or where.startswith("ownership.py"), where
     assert at > 100
