@@ -269,15 +269,25 @@ class Recording:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """Call a function while this thread has no capture with breaks."""
-        thread.recording = None
+        """Make an eager call of the capture."""
         thread.calls += 1
-        capture_table.thread.between = made.observations
         try:
-            return function(*args, **kwargs)
+            return self._outside(made.observations, function, args, kwargs)
         except BaseException as error:
             error.add_note(f"It came from {made.what}.")
             raise
+
+    def _outside(
+        self,
+        observations: list[Any],
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a function while this thread has no capture with breaks."""
+        thread.recording, capture_table.thread.between = None, observations
+        try:
+            return function(*args, **kwargs)
         finally:
             thread.recording, capture_table.thread.between = self, None
 
@@ -301,7 +311,7 @@ class Recording:
         recorded(self._segments[before:])
         self._runner.steps.append(part)
         if taken is not None:
-            self._runner.go_on(part, self._names)
+            self._outside([], self._runner.go_on, (part, self._names), {})  # its calls are as in a replay
         self.begin_segment()
 
     def _body(self, part: HostTest, body: Callable[[], object], runs: bool) -> list[Runner | HostPart]:

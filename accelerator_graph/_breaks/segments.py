@@ -115,8 +115,10 @@ class SegmentedRunner(Runner):
         stream = self._captured_on
         bodies = [[_step(each, stream) for each in body] for body in part.bodies]
         self._live = live
-        stream_stack.within(stream, self._test, part, bodies, stream, 1)
-        self._live = {}
+        try:
+            stream_stack.within(stream, self._test, part, bodies, stream, 1)
+        finally:
+            self._live = {}
 
     def settle(self) -> None:
         """Wait for the segments where work's memory is the host's, which an eager call may read at once."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from .._arrays.arrays import array_type_of, copy_all, on_device, on_host
+from .._arrays.arrays import ArrayType, array_type_of, copy_all, on_device, on_host
 from .._arrays.placement import check_place, extent, works_on_host
 from .._breaks.parts import EagerCall, HostTest
 from .._core.current_stream import current_stream
@@ -185,10 +185,15 @@ def check_carry(carry: Any, what: str) -> tuple[Any, ...]:
     """Return the arrays that a body's results are copied into; raise TypeError if some can't be copied."""
     found = tuple(carry) if isinstance(carry, Iterable) and not hasattr(carry, "shape") else (carry,)
     for x in found:
-        array_type = array_type_of(x)
-        if array_type is None or array_type.kind == "place":
+        if _carried_type(x) is None:
             raise TypeError(f"{what}: carry must be arrays that can be copied, not {x!r}.")
     return found
+
+
+def _carried_type(x: Any) -> ArrayType | None:
+    """Return how an array is handled that can be copied, and whose shape can be compared; else None."""
+    found = array_type_of(x)
+    return None if found is None or found.kind == "place" or not hasattr(x, "shape") else found
 
 
 def carry_on(stream: Stream | None, carry: tuple[Any, ...], results: Any, what: str) -> None:
@@ -205,7 +210,7 @@ def carry_on(stream: Stream | None, carry: tuple[Any, ...], results: Any, what: 
     if len(new) != len(carry):
         raise ValueError(f"{what}: the body must return {len(carry)} arrays, as in carry, not {len(new)}.")
     for i, (x, y) in enumerate(zip(carry, new, strict=True)):
-        array_type = array_type_of(y)
+        array_type = _carried_type(y)
         if array_type is None:
             raise TypeError(f"{what}: the body must return arrays, and result {i} is {y!r}.")
         if array_type.kind == "tensor" and y.requires_grad and array_type.package.is_grad_enabled():

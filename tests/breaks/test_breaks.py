@@ -843,18 +843,20 @@ def test_a_replay_beside_one_of_another_thread_is_refused(stream):
 
 @pytest.mark.promise("breaks-half-run")
 def test_the_capture_is_not_ended_in_an_eager_call(stream):
-    graph = ag.Graph()
+    graph, n, calls = ag.Graph(), np.full(1, 3), []
 
     @ag.eager
     def call():
+        calls.append(ag.live("x", [graph.state]))  # names nothing in here
         if graph.state == "capturing":
             for end in ("reset", "capture_end", "replay"):
                 with pytest.raises(ag.GraphStateError, match=rf"Graph\.{end}\(\): .* captur"):
                     getattr(graph, end)()
 
     with ag.graph(graph, breaks=True):
-        launch(int)
         call()
+        ag.while_(n, lambda: (launch(np.subtract, n, 1, n), call()))
+    assert calls == [["capturing"]] * 4
     graph.replay()
 
 

@@ -226,6 +226,7 @@ def test_a_flag_can_be_memory_with_a_type(stream):
         (((123,), int), TypeError, "must be memory and the name of its type"),
         ((np.zeros(1, bool), 3), TypeError, "while_: the body must be a function, not 3"),
         ((np.zeros(1, bool), int, 3), TypeError, "while_: carry must be arrays that can be copied, not 3"),
+        ((np.zeros(1, bool), int, [bytearray(8)]), TypeError, "arrays that can be copied, not bytearray"),
         ((np.zeros(1, bool), int, (), 0), ValueError, "while_: limit must be 1 or more, not 0"),
         ((np.zeros(1, bool), int, (), 1.5), TypeError, "while_: limit must be an int, not 1.5"),
         ((np.zeros(1, bool), int, (), 1, 0), ValueError, "while_: check_every must be 1 or more, not 0"),
@@ -263,6 +264,7 @@ def test_wrong_arguments_of_branches_are_refused(stream):
     ("result", "message"),
     [
         (lambda x: (x, x), "the body must return 1 arrays, as in carry, not 2"),
+        (lambda x: bytearray(8), "the body must return arrays, and result 0 is bytearray"),
         (
             lambda x: np.zeros(3),
             r"result 0 of the body has shape \(3,\) and type float64, and carry\[0\] has",
