@@ -213,7 +213,7 @@ class Recording:
         if not self._inside:
             self._note_labels(capture, runner.counted)
         self._runner.add(runner, empty=runner.counted == own, runs=self.runs)
-        for event in part_of(capture.observations, Events).found:
+        for event in filter(None, (each() for each in part_of(capture.observations, Events).found)):
             event._run = self._runner.latest_run()
 
     def _note_labels(self, capture: Capture, count: int | None) -> None:

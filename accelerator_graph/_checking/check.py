@@ -162,9 +162,15 @@ def _is_given(element: range, nodes: Iterable[GraphNode], retained: Iterable[obj
 
 
 def _is_numpys(work: object) -> bool:
-    """Return True for functions and methods of NumPy's that are written in C."""
-    whose = work.__self__ if isinstance(work, BuiltinFunctionType) else work
-    return type(whose).__module__ == "numpy" and not hasattr(work, "__code__")
+    """Return True for functions, methods and ufuncs of NumPy's that are written in C and call no Python."""
+    whose: Any = work.__self__ if isinstance(work, BuiltinFunctionType) else work
+    if type(whose).__module__ != "numpy":
+        return False
+    if type(whose).__name__ == "ufunc":
+        return not all("O" in each for each in whose.types)  # those of `frompyfunc` take objects alone
+    return isinstance(work, BuiltinFunctionType) or isinstance(
+        getattr(work, "_implementation", None), BuiltinFunctionType
+    )
 
 
 # ---- the check -----------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ class Capture:
 
     def note_event(self, event: Event) -> None:
         """Note an event that was recorded in this capture."""
-        part_of(self.observations, Events).found.append(event)
+        part_of(self.observations, Events).found.append(ref(event))
 
     def check_thread(self, what: str) -> None:
         """Raise `GraphStateError` if this thread may not end the capture, or not now."""
@@ -449,7 +449,7 @@ class Events:
     __slots__ = ("found",)
 
     def __init__(self) -> None:
-        self.found: list[Event] = []
+        self.found: list[ref[Event]] = []
 
 
 class Collectives:

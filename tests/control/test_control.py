@@ -425,6 +425,9 @@ def warned(body):
         silent(lambda flag, other: launch(np.copyto, flag, other)),
         silent(lambda flag, other: launch(lambda: flag.fill(0))),
         silent(lambda flag, other: launch(partial(np.add, other, 1), flag)),
+        silent(lambda flag, other: launch(np.vectorize(lambda x: flag.fill(0)), other)),
+        silent(lambda flag, other: launch(np.frompyfunc(lambda x: flag.fill(0), 1, 1), other)),
+        silent(lambda flag, other: launch(np.apply_along_axis, lambda x: flag.fill(0), 0, other)),
     ],
 )
 def test_a_loop_whose_flag_no_work_writes_is_warned_of(stream, body, warns):
