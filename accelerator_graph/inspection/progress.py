@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,7 +15,6 @@ from ..backends.base import Capability, GraphNode
 from ..errors import AcceleratorGraphError, UnsupportedError
 
 if TYPE_CHECKING:
-    from .._core.replay import Runner
     from ..backends.base import AnyBackend as Backend
 
 _BLOCK = 4096
@@ -72,7 +71,7 @@ def markers_of(graph: BaseGraph) -> Markers | MarkersOfSegments | None:
     runner = graph._runner  # another thread may reset the graph
     found = [each for each in (runner.observations if runner else ()) if isinstance(each, Markers)]
     if runner is not None and len(found) > 1:
-        return MarkersOfSegments(runner, found)
+        return MarkersOfSegments(found, lambda: runner.under_way)
     return found[0] if found else None
 
 
@@ -145,11 +144,11 @@ class Markers:
 class MarkersOfSegments:
     """The markers of a graph with breaks, or with loops that the host tests."""
 
-    __slots__ = ("_runner", "_segments")
+    __slots__ = ("_segments", "_under_way")
 
-    def __init__(self, runner: Runner, segments: Sequence[Markers]) -> None:
-        self._runner = runner
+    def __init__(self, segments: Sequence[Markers], under_way: Callable[[], bool]) -> None:
         self._segments = segments
+        self._under_way = under_way
 
     def place(self) -> Place:
         """Return how far the latest run has come: between two segments, it is in no label."""
@@ -158,7 +157,7 @@ class MarkersOfSegments:
         if running:
             return running[0]
         behind = places[-1].state == "not begun" and places[0].state != "not begun"
-        return Place("running") if behind or self._runner.under_way else places[-1]
+        return Place("running") if behind or self._under_way() else places[-1]
 
 
 def _new_cell(backend: Backend, stream: Any) -> int:

@@ -201,7 +201,7 @@ class BreakRules(Case):
         others = [self.used.buffer(8) for _ in range(32)]
         for each in (cache["given"], *others):
             stream.fill(each, 9)
-        graph.replay()
+        assert self.replayed(graph, cell) == applied(4)
         assert seen == [bytes([5] * 8)] * 2
 
     def test_breaks_bear_graphs_that_die_in_the_body(self) -> None:
