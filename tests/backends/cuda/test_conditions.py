@@ -389,6 +389,7 @@ def test_what_an_ordinary_capture_inside_a_body_calls_is_called(work, stream):
     with ag.graph(outer, stream=stream, breaks=True):
         ag.while_((cell, "uint32"), body)
     assert seen == [1]
+    stream.synchronize()  # the run in the capture reads the cell, too
     inner.replay()
     side.synchronize()
     assert work.read(cell) == 1
