@@ -580,8 +580,7 @@ class Graph(BaseGraph):
         from .inspection.files import write_description, write_file
 
         captured = self._kept("debug_dump()")
-        runner = self._runner_for("debug_dump()")
-        in_segments = [*runner.parts] != [runner]
+        in_segments = self._runner_for("debug_dump()").in_segments
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
 
         def write(name: str) -> None:

@@ -60,6 +60,8 @@ class SegmentedRunner(Runner):
         "steps",
     )
 
+    in_segments = True
+
     refused: Mapping[str, str] = {
         "bind()": f"{_ITS_KIND} calls Python between its segments; call replay()",
         "update()": _NOT_IN_PLACE,

@@ -122,6 +122,9 @@ class Runner:
         "retained",
     )
 
+    in_segments = False
+    """Whether a run is several launches of the host's, maybe with calls, loops or branches between them."""
+
     refused: Mapping[str, str] = {}
     """What such a graph refuses in every state: the sentence by operation."""
 

@@ -13,7 +13,6 @@ from .._core import stream_stack
 from .._core.current_stream import side_of
 from .._core.observers import Observer
 from .._core.pools import PoolId
-from .._core.replay import HostPart
 from .._core.streams import Stream
 from ..api import Graph, graph
 from .binding import NotFollowing, why_copied
@@ -202,12 +201,12 @@ class Recorder:
             elif mode == "node" and not inputs.in_graph:
                 mode, why = "copy", "no argument is an array that a node could copy"
             copied = inputs.plan_copies(back) + [each for _, each in result.outputs if self._copies]
-            calls = eager_calls(graph)
-            streams = ReplayStreams(graph, self._order, stream, copied, host, bound=not calls)
+            in_segments = graph._runner_for("replay()").in_segments
+            streams = ReplayStreams(graph, self._order, stream, copied, host, bound=not in_segments)
             made = graph, pool, inputs, result, streams, self._order, wanted.call.signature
             recorded = RecordedCall(*made, wanted.arrays, mode, why)
             recorded.ran_for = leaves if breaks else None
-            recorded.guard_tried, recorded.writes_vary = bool(calls), bool(calls) and not host
+            recorded.guard_tried, recorded.writes_vary = in_segments, in_segments and not host
             return recorded
         except BaseException:
             graph.reset()
@@ -276,8 +275,3 @@ def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> R
         return None
     held = [each.held for each in runner.calls]
     return RecordedWork([*seen, *held, inputs.arrays], passed)
-
-
-def eager_calls(captured: Graph) -> list[HostPart]:
-    """Return the calls that a run of a graph makes between its segments, and its loops and branches."""
-    return [each for each in captured._runner_for("replay()").parts if isinstance(each, HostPart)]

@@ -96,7 +96,7 @@ def profile(
     """Return how long a graph's work takes; run it to find out."""
     runner = graph._runner_for("profile()")
     replays, arrays, kernels = profiling.checked(replays, state, kernels)
-    if live is not None or list(runner.parts) != [runner]:
+    if live is not None or runner.in_segments:
         return _profile_of_parts(runner, replays, arrays, kernels, live or {})
     traced = graph._kept("profile()") if kernels else None
     graph._make_ready(runner)

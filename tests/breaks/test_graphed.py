@@ -90,6 +90,21 @@ def step(x, y):
 
 
 @pytest.mark.filterwarnings("ignore:.*captured with breaks")
+def test_breaks_without_a_call_between_them(stream):
+    def function(x):
+        y = np.empty_like(x)
+        launch(np.add, x, 1, y)
+        ag.graph_break()
+        launch(np.multiply, y, 2, y)
+        return y
+
+    f = ag.graphed(function, warmup=1, on_capture_error="break")
+    for i in range(4):
+        found = f(np.full(3, float(i)))
+        stream.synchronize()
+        assert found.tolist() == [2 * (i + 1)] * 3
+
+
 def test_an_interrupt_at_any_line_of_a_watched_call_leaves_no_trace():
     x, before = np.arange(3.0), (Host.reads, warnings.showwarning)
     for at in sample("lines"):

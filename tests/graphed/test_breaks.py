@@ -6,7 +6,6 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import current_stream
-from accelerator_graph._graphed.recorded_call import eager_calls
 from accelerator_graph.testing.works import work_of
 from diagnosis.planted import marked
 
@@ -42,7 +41,7 @@ def graphed(function, **options):
 def breaks_of(f):
     """Return the names of the eager calls of a function's only graph."""
     (recorded,) = f._cache.graphs.values()
-    return [each.name for each in eager_calls(recorded.graph)]
+    return [each.name for each in recorded.graph._runner.calls]
 
 
 @pytest.mark.promise("graphed-breaks")
