@@ -6,15 +6,7 @@ import torch
 import accelerator_graph as ag
 from breaks.torch_programs import OPERATORS, PROGRAMS, check, check_operator
 
-from .framework import taking_part
-
-pytestmark = pytest.mark.needs("torch")
-
-
-@pytest.fixture(autouse=True)
-def stream():
-    with taking_part(), ag.Stream(backend="cpu") as stream:
-        yield stream
+pytestmark = [pytest.mark.needs("torch"), pytest.mark.usefixtures("stream")]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -12,16 +12,8 @@ from accelerator_graph.interop._torch.verifying import random_state
 from processes import execute
 
 from .forks import popen
-from .framework import taking_part
 
-pytestmark = pytest.mark.needs("torch")
-
-
-@pytest.fixture(autouse=True)
-def stream():
-    torch.manual_seed(1)
-    with taking_part(), ag.Stream(backend="cpu") as stream:
-        yield stream
+pytestmark = [pytest.mark.needs("torch"), pytest.mark.usefixtures("stream")]
 
 
 def captured(work):

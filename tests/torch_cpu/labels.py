@@ -8,15 +8,7 @@ from torch import nn
 
 import accelerator_graph as ag
 
-from .framework import taking_part
-
-pytestmark = pytest.mark.needs("torch")
-
-
-@pytest.fixture(autouse=True)
-def stream():
-    with taking_part(), ag.Stream(backend="cpu") as stream:
-        yield stream
+pytestmark = [pytest.mark.needs("torch"), pytest.mark.usefixtures("stream")]
 
 
 class Block(nn.Module):

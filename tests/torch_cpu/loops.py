@@ -5,16 +5,7 @@ import torch
 
 import accelerator_graph as ag
 
-from .framework import taking_part
-
-pytestmark = pytest.mark.needs("torch")
-
-
-@pytest.fixture(autouse=True)
-def stream():
-    torch.manual_seed(0)
-    with taking_part(), ag.Stream(backend="cpu") as stream:
-        yield stream
+pytestmark = [pytest.mark.needs("torch"), pytest.mark.usefixtures("stream")]
 
 
 def conjugate_gradient(a, b, tolerance=1e-3):
