@@ -63,6 +63,10 @@ class ArrayType:
         if count is not None and not x.is_inference():
             count(x)
 
+    def takes_gradients(self, x: Any) -> bool:
+        """Return True if gradients are on, and go through an array of the type."""
+        return self.kind == "tensor" and x.requires_grad and bool(self.package.is_grad_enabled())
+
     def as_argument(self, static: Any, x: Any) -> Any:
         """Return the static copy of an array as a function gets it: read-only if the array is."""
         if self.kind != "array" or writable(x):
@@ -107,7 +111,7 @@ def check_arguments(
             continue
         if x.layout is not array_type.package.strided:
             raise TypeError(f"argument {name} is not a strided array; pass the arrays that it is made of.")
-        if x.requires_grad and array_type.package.is_grad_enabled():
+        if array_type.takes_gradients(x):
             raise ValueError(
                 f"argument {name} requires grad, and no gradients pass through a graphed function; pass "
                 "its detach(), or call under no_grad()."

@@ -83,10 +83,7 @@ class Reader:
 
     def requires_grad(self, value: Any) -> bool:
         """Return True if gradients are on, and go through an array in nested containers."""
-        arrays = self.arrays_in(value, "")
-        return any(
-            t.kind == "tensor" and x.requires_grad and t.package.is_grad_enabled() for _, x, t in arrays
-        )
+        return any(array_type.takes_gradients(x) for _, x, array_type in self.arrays_in(value, ""))
 
     def array_names(self, values: Sequence[Any], names: Sequence[str]) -> list[str]:
         """Return the names of the arrays, in the order of the leaves."""

@@ -11,7 +11,7 @@ from .._arrays.containers import rebuild
 from .._arrays.signatures import Reader
 from .._core import capture_table, stream_stack
 from .._core.capture import Capture, Captured, Events, Where, part_of
-from .._core.labels import Labels, Mark
+from .._core.labels import Labels, Mark, marks_of
 from .._core.replay import HostPart, Runner, parts_in
 from .._core.streams import as_stream
 from .._interpreter import caller
@@ -220,7 +220,7 @@ class Recording:
         """Note which nodes of the whole graph the labels of a segment have so far."""
         before, known = self._runner.node_count(), {id(mark): label for mark, label in self._open}
         self._open = []
-        for mark in next((each.marks for each in capture.observations if isinstance(each, Labels)), ()):
+        for mark in marks_of(capture.observations):
             label = known.get(id(mark))
             if label is None:
                 label = Mark(mark.label, mark.name, before + mark.start, mark.site)

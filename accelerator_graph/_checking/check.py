@@ -15,6 +15,7 @@ from .._core.graph import BaseGraph
 from .._core.labels import if_in_order
 from .._core.replay import HostPart
 from ..errors import AcceleratorGraphError, GraphStateError
+from ..inspection.contents import all_nodes
 from ..inspection.memory_check import WRONG, MemoryCheck, MemoryFinding
 from ..inspection.names import title
 from ..inspection.text import count
@@ -118,7 +119,7 @@ def may_write(
         The backend can't list what is in a graph.
     """
     contents = backend.nodes(graph)[0]
-    nodes = [*_all_nodes(contents)]
+    nodes = [*all_nodes(contents)]
     kinds = {node.kind for node in nodes}
     if "host" in kinds:
         return not kinds <= _WITH_ARGUMENTS or _is_given(element, nodes, retained)
@@ -135,13 +136,6 @@ def may_write(
         for each in found.pointers
         if each.argument != "source" and not (reader and each.node.name == reader)
     )
-
-
-def _all_nodes(nodes: Iterable[GraphNode]) -> Iterator[GraphNode]:
-    for node in nodes:
-        yield node
-        for body, _ in node.bodies:
-            yield from _all_nodes(body)
 
 
 def _is_given(element: range, nodes: Iterable[GraphNode], retained: Iterable[object]) -> bool:
@@ -427,8 +421,7 @@ def _pools_of_graphs(runner: Runner) -> set[PoolId]:
 
 def _pools_of(runner: Runner) -> set[PoolId]:
     """Return the pools of a graph, with those of loops' bodies and of graphs inside it."""
-    leases = runner.lease.with_others(runner.retained)
-    return {number for lease in leases for number in (lease.id, lease.shown)}
+    return set().union(*(lease.ids for lease in runner.lease.with_others(runner.retained)))
 
 
 class _Spans:

@@ -213,7 +213,7 @@ def carry_on(stream: Stream | None, carry: tuple[Any, ...], results: Any, what: 
         array_type = _carried_type(y)
         if array_type is None:
             raise TypeError(f"{what}: the body must return arrays, and result {i} is {y!r}.")
-        if array_type.kind == "tensor" and y.requires_grad and array_type.package.is_grad_enabled():
+        if array_type.takes_gradients(y):
             raise UnsupportedError(
                 f"{what}: result {i} of the body requires grad, and no gradients pass through a loop; call "
                 "it under no_grad(), or return its detach().",

@@ -11,7 +11,7 @@ from .._breaks.marks import thread
 from .._breaks.recording import cut_off
 from .._core.capture import Capture, Collectives, Where, part_of, report_collective
 from .._core.current_stream import give_back, take_branches
-from .._core.labels import Labels
+from .._core.labels import marks_of
 from .._core.observers import handed_on, recorded_at
 from ..backends.base import Capability
 from ..errors import CaptureError
@@ -156,7 +156,7 @@ def _refuse_misplaced(capture: Capture, body: Any, what: str) -> None:
     if found is None:
         return
     number, node = found
-    marks = next((each.marks for each in capture.observations if isinstance(each, Labels)), ())
+    marks = marks_of(capture.observations)
     names = [each.name for each in marks if each.start <= number < (each.stop or number + 1)]
     label = f", in the label {names[-1]!r}" if names else ""
     raise CaptureError(

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 def innermost() -> tuple[Capture, BaseGraph] | None:
     """Return the capture that this thread has begun last, and its graph; None outside of captures."""
-    here = capture_table.thread
-    key = next(reversed(here.unfinished), None)
-    return None if key is None else (here.unfinished[key], here.graphs[key])
+    capture = capture_table.innermost()
+    return None if capture is None else (capture, capture_table.thread.graphs[id(capture)])
 
 
 def recording_of(capture: Capture, graph: BaseGraph) -> Recording:

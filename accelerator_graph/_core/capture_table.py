@@ -31,9 +31,14 @@ last. The thread holds them, so the collector never takes one midway. `thread.un
 abandons the captures that are left when the thread ends."""
 
 
+def innermost() -> Capture | None:
+    """Return the capture under way that this thread has begun last."""
+    return next(reversed(thread.unfinished.values()), None)
+
+
 def is_innermost(capture: Capture | None) -> bool:
     """Return True if this thread has begun a capture, and none since."""
-    return capture is not None and next(reversed(thread.unfinished.values()), None) is capture
+    return capture is not None and innermost() is capture
 
 
 class _Measuring(threading.local):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import wraps
 from inspect import unwrap
@@ -98,7 +98,7 @@ class label:
 
     def __enter__(self) -> None:
         if capture_table.live:
-            capture = next(reversed(capture_table.thread.unfinished.values()), None)
+            capture = capture_table.innermost()
             if capture is not None:
                 part_of(capture.observations, Labels).enter(capture, self, self._name, self._site)
 
@@ -232,6 +232,11 @@ class Mark:
         self.stop: int | None = None
         self.goes_on = goes_on
         """Whether its block was entered in an earlier segment."""
+
+
+def marks_of(observations: Iterable[Any]) -> Sequence[Mark]:
+    """Return the marks of a capture's labels, in the order in which they began."""
+    return next((each.marks for each in observations if isinstance(each, Labels)), ())
 
 
 class Labels:

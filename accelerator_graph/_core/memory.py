@@ -90,7 +90,7 @@ def device_memory(made: Owned) -> DeviceMemory | None:
 def pool_contents(home: Stream, leases: Iterable[Lease]) -> PoolContents | None:
     """Return what frameworks have in a graph's pools; None if one of them does not report."""
     frameworks = stream_stack.taking_part(home._backend)
-    ids = {number for lease in leases for number in (lease.id, lease.shown)}
+    ids = set().union(*(lease.ids for lease in leases))
     found = [interop.pool_contents(frameworks, each, home.device) for each in ids]
     known = [each for each in found if each is not None]
     if len(known) < len(found):

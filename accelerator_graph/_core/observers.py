@@ -180,7 +180,7 @@ def note_collective(
     if not isinstance(ranks, Iterable):
         raise TypeError(f"note_collective: ranks must be an iterable of ints, not {ranks!r}.")
     members = tuple(sorted(_count(each, "ranks") for each in ranks))
-    capture = next(reversed(capture_table.thread.unfinished.values()), None)
+    capture = capture_table.innermost()
     observations = capture_table.thread.between if capture is None else capture.observations
     if observations is not None:
         from ..interop.base import Collective

@@ -215,6 +215,11 @@ class Lease:
         """The id that frameworks know the pool by."""
         return self.recorded or self.id
 
+    @property
+    def ids(self) -> set[PoolId]:
+        """All ids of the pool."""
+        return {self.id, self.shown}
+
     def shared(self) -> Lease:
         """Return another graph's part in the same pool."""
         other = object.__new__(Lease)

@@ -40,7 +40,7 @@ def free_fixture(monkeypatch):
 def test_what_is_used_of_two_pools_is_known_if_it_is_of_each(stream, monkeypatch, told, used):
     answers = [PoolContents((PoolSegment(64, 8),), each) for each in told]
     monkeypatch.setattr(core.interop, "pool_contents", lambda *_: answers.pop())
-    lease = SimpleNamespace(id=(0, 1), shown=(0, 2))
+    lease = SimpleNamespace(ids={(0, 1), (0, 2)})
     assert core.pool_contents(stream, [lease]) == ((PoolSegment(64, 8),), used)
 
 
@@ -251,7 +251,7 @@ def test_a_graph_with_two_pools_has_what_is_in_both(stream, monkeypatch, of_id, 
     monkeypatch.setattr(core.interop, "pool_contents", pool_contents)
     monkeypatch.setattr(core.stream_stack, "taking_part", lambda backend: [backend])
     home = SimpleNamespace(_backend=stream._backend, device=7)
-    assert core.pool_contents(home, [SimpleNamespace(id=(0, 1), shown=(0, 2))]) == expected
+    assert core.pool_contents(home, [SimpleNamespace(ids={(0, 1), (0, 2)})]) == expected
     assert asked == [([stream._backend], 7)] * 2
 
 

@@ -19,7 +19,7 @@ from .._shared import keep
 from .._shared.driver import ILLEGAL_STATE
 from ..driver import Handle
 from .driver import Driver, Graph
-from .node import copies_pageable
+from .node import Reader, copies_pageable
 from .raw_calls import calls_of
 from .update import handles_of, kinds_of
 
@@ -231,14 +231,14 @@ def end_body(backend: Any, body: Body) -> Graph:
 
 def misplaced(driver: Driver, body: Graph) -> tuple[int, str] | None:
     """Return the number of the first node that the driver does not take in a body, and what it is."""
-    calls = calls_of(driver)
+    calls, read = calls_of(driver), Reader(driver)
     with driver.relaxed(body.place):
         handles = handles_of(driver, calls, int(body.handle))
         kinds, numbers = kinds_of(driver, calls, handles), memoryview(handles).cast("Q")
         for number, (kind, node) in enumerate(zip(kinds, numbers, strict=True)):
             if kind not in _PERMITTED:
                 return number, f"a node of the kind {kind!r}"
-            if kind == "memcpy" and copies_pageable(driver, node):
+            if kind == "memcpy" and copies_pageable(read, node):
                 return number, "a copy to the device from memory that is not pinned"
     return None
 

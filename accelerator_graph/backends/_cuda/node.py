@@ -101,9 +101,9 @@ def node_setter(
     return node.setter(executable.handle, graph.place)
 
 
-def copies_pageable(driver: Driver, handle: Any) -> bool:
+def copies_pageable(read: Reader, handle: Any) -> bool:
     """Return True for a copy to the device from memory of the host that is not pinned."""
-    copy = Reader(driver)(handle)
+    copy = read(handle)
     return isinstance(copy, _Copy) and copy.is_from_pageable()
 
 
