@@ -89,7 +89,6 @@ def step(x, y):
     launch(np.multiply, Host().reads(y), 2, y)
 
 
-@pytest.mark.filterwarnings("ignore:.*captured with breaks")
 def test_breaks_without_a_call_between_them(stream):
     def function(x):
         y = np.empty_like(x)
@@ -105,6 +104,7 @@ def test_breaks_without_a_call_between_them(stream):
         assert found.tolist() == [2 * (i + 1)] * 3
 
 
+@pytest.mark.filterwarnings("ignore:.*captured with breaks")
 def test_an_interrupt_at_any_line_of_a_watched_call_leaves_no_trace():
     x, before = np.arange(3.0), (Host.reads, warnings.showwarning)
     for at in sample("lines"):
