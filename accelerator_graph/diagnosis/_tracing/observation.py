@@ -109,11 +109,11 @@ class CaptureTrace(Watched):
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
         self._rules = Rules(self.streams, capture.mode)
-        self.foreseen = Pieces(self, capture, self._rules) if all else None
-        self.pieces = self.foreseen or pieces
+        self.foreseen = self._own = Pieces(self, capture, self._rules) if all else None
+        self.pieces = self._own or pieces
         """The pieces of this capture, or of the one whose body it is."""
-        if self.foreseen is not None:
-            self.status = self.foreseen.status
+        if self._own is not None:
+            self.status = self._own.status
         self._before: Any = None
         """Where all threads were when the capture began; None if it did not."""
         self._moved: list[str] = []
@@ -132,8 +132,8 @@ class CaptureTrace(Watched):
         self._before = positions()
         self.escapes.begin(self._device)
         events.begin(self)
-        if self.foreseen is not None:
-            self.foreseen.begin()
+        if self._own is not None:
+            self._own.begin()
 
     def answer_in_c(self, *functions: Callable[..., Any], disable: object = None) -> Watch | None:
         """Have C answer the events, if there is the extension."""
@@ -270,8 +270,8 @@ class CaptureTrace(Watched):
         events.end(self)
         self.watch = None  # they hold each other
         if here:
-            if self.foreseen is not None:
-                self.foreseen.stop(self._subject)
+            if self._own is not None:
+                self._own.stop(self._subject)
             self.escapes.stop()
         self.last.clear()
         self._unnamed = None
@@ -299,10 +299,8 @@ class CaptureTrace(Watched):
     def succeeded(self, captured: object) -> None:
         """Warn of work that went elsewhere; raise if the capture is the last of several pieces."""
         self.escapes.warn(self._subject)
-        if self.foreseen is not None and self.foreseen.found:
-            raise wording.every(
-                CaptureError("", reason="illegal_call"), self._subject, self.foreseen.found, None
-            )
+        if self._own is not None and self._own.found:
+            raise wording.every(CaptureError("", reason="illegal_call"), self._subject, self._own.found, None)
 
 
 class _Piece(Owned):
