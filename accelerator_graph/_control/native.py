@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .._breaks.marks import thread
 from .._breaks.recording import cut_off
 from .._core.capture import Capture, Collectives, Where, notify, part_of, report_collective
 from .._core.current_stream import give_back, take_branches
@@ -130,13 +129,10 @@ def _capture_body(
     capture.recorder = recorder  # type: ignore[assignment]
     capture.what = what
     notify(parent.observations, "inside", capture)
-    breaks, inside = thread.recording, _Inside(capture, what)
-    around = None if breaks is None else breaks.on_device
+    inside = _Inside(capture, what)
     parent.observations.append(inside)
     try:
         capture.begin(graph)
-        if breaks is not None:
-            breaks.on_device = capture, what
         body()
         if capture.recorded() is None:
             raise cut_off(what)
@@ -150,8 +146,6 @@ def _capture_body(
             raise failure from error
         raise
     finally:
-        if breaks is not None and around is not None:
-            breaks.on_device = around
         if inside in parent.observations:
             parent.observations.remove(inside)
     parent.retained += [capture.lease, *capture.retained]
