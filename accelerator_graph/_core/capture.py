@@ -273,6 +273,8 @@ class Capture:
         handle = stream_stack.make_current(entry, frameworks)
         note = partial(report_collective, self.observations)
         for framework in frameworks:
+            framework.clear_results()
+            entry.undos.append(framework.clear_results)
             undo = framework.observe_collectives(note)
             if undo is not None:
                 self._undos.append(undo)

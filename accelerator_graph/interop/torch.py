@@ -163,6 +163,10 @@ class Torch(Inspectable):
         if empty_pinned is not None:
             empty_pinned()
 
+    def clear_results(self) -> None:
+        """Drop the casts that autocast keeps."""
+        sys.modules["torch"].clear_autocast_cache()
+
     def release(self, pool: PoolId) -> None:
         """Forget what replaced the id of a pool that has ended, if nobody can use that id again."""
         while pool[0] and pool in instead:

@@ -35,6 +35,9 @@ class TorchOnCpu(Inspectable):
     def backend(self):
         return "cpu"
 
+    def clear_results(self):
+        torch.clear_autocast_cache()
+
     def recorder(self, backend, pool, device, generators):
         return CpuRecorder(backend, pool)
 

@@ -93,6 +93,32 @@ def test_each_run_of_a_body_draws_new_random_numbers(stream):
     assert left[0] != left[1]
 
 
+@pytest.mark.promise("control-casts")
+@pytest.mark.parametrize("breaks", [False, True])
+@pytest.mark.parametrize("control", [ag.cond, ag.while_, None], ids=["cond", "while_", "none"])
+def test_casts_that_autocast_keeps_stay_out_of_graphs_and_of_bodies(stream, control, breaks):
+    layer, x, result = torch.nn.Linear(8, 8), torch.randn(2, 8), torch.zeros(2, 8)
+    flag = torch.zeros(1).bool()
+
+    def body():
+        result.copy_(layer(x))
+
+    graph = ag.Graph()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        layer(x)
+        with ag.graph(graph, breaks=breaks):
+            if control is not None:
+                control(flag, body)
+            body()
+        layer.weight.normal_()
+        assert torch.equal(layer(x), torch.nn.functional.linear(x, layer.weight.clone(), layer.bias))
+        layer.weight.normal_()
+    graph.replay()
+    stream.synchronize()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(result, layer(x).float())
+
+
 @pytest.mark.promise("control-gradients")
 def test_no_gradients_pass_through_a_loop(stream):
     weight, n, x, graph = torch.ones(3, requires_grad=True), torch.tensor([2]), torch.ones(3), ag.Graph()
