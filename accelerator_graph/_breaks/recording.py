@@ -197,7 +197,7 @@ class Recording:
         try:
             captured = capture.end()
         except CaptureError as error:
-            error.add_note(f"The segment ends at {what}.")
+            error.add_note(f"The segment ends at {what}; what follows was not captured.")
             raise
         runner = Runner(captured, graph._keeps != "executable", self._place.hold, capture.lease)
         own = graph._keep_observations(capture, runner) if capture.observations or graph._observers else 0
