@@ -163,6 +163,10 @@ class Torch(Inspectable):
         if empty_pinned is not None:
             empty_pinned()
 
+    def clear_results(self) -> None:
+        """Drop the casts that autocast keeps, and the weights of parametrizations."""
+        clear_results(sys.modules["torch"])
+
     def release(self, pool: PoolId) -> None:
         """Forget what replaced the id of a pool that has ended, if nobody can use that id again."""
         while pool[0] and pool in instead:
@@ -260,6 +264,13 @@ class Torch(Inspectable):
         return observe_collectives(
             self.torch, note, lambda tensor: tensor.device.type != "cpu" and capturing()
         )
+
+
+def clear_results(torch: Any) -> None:
+    """Drop what torch keeps under ``autocast`` and under ``parametrize.cached``."""
+    torch.clear_autocast_cache()
+    parametrize = sys.modules.get("torch.nn.utils.parametrize")
+    getattr(parametrize, "_cache", {}).clear()
 
 
 # ---- by torch's functions in C where it has them: those make no objects ------------------------
