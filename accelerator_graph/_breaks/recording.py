@@ -253,28 +253,18 @@ class Recording:
             made.streams = tuple(as_stream(each, self._place.stream.backend) for each in streams)
             made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)
             self._runner.settle()
-            result = self._between(made, function, args, kwargs)
+            thread.calls += 1
+            try:
+                result = self._outside(made.observations, function, args, kwargs)
+            except BaseException as error:
+                error.add_note(f"It came from {made.what}.")
+                raise
             made.first(result, args, kwargs, self._place.stream)
             self._runner.steps.append(made)
             self.begin_segment()
             return result
         except BaseException as error:
             give_up(self._graph, self, error, made.what)
-            raise
-
-    def _between(
-        self,
-        made: EagerCall,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
-        """Make an eager call of the capture."""
-        thread.calls += 1
-        try:
-            return self._outside(made.observations, function, args, kwargs)
-        except BaseException as error:
-            error.add_note(f"It came from {made.what}.")
             raise
 
     def _outside(
