@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .._breaks.marks import thread
 from .._breaks.recording import cut_off
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .._breaks.parts import HostTest
     from .._core.graph import BaseGraph
     from ..backends.base import AnyBackend
+    from ..interop.base import FrameworkRecorder
 
 
 class BodyCapture(Capture):
@@ -53,10 +55,18 @@ class _Recorder:
     counted: int | None = None
     destroy_disturbs_captures = False
 
-    def __init__(self, backend: AnyBackend, condition: Any, number: int) -> None:
+    def __init__(
+        self, backend: AnyBackend, framework: FrameworkRecorder | None, condition: Any, number: int
+    ) -> None:
         self._backend = backend
+        self.framework = framework
+        """What records the graph, if that is not the backend."""
         self._condition = condition
         self._number = number
+
+    def records_bodies(self) -> bool:
+        """Return True: a body may have bodies."""
+        return True
 
     def capture_begin(self, stream: Any, mode: Any) -> Any:
         """Begin to capture a stream into the body."""
@@ -75,12 +85,9 @@ class _Recorder:
 
 
 def can_test(capture: Capture) -> bool:
-    """Return True if the device can test flags in the graph of this capture.
-
-    A framework that records the capture itself gives memory to the stream that it captures alone.
-    """
-    backend = capture.backend
-    recorded = isinstance(capture, BodyCapture) or capture.recorder is backend
+    """Return True if the device can test flags in the graph of this capture."""
+    backend, recorder = capture.backend, capture.recorder
+    recorded = recorder is backend or cast("FrameworkRecorder", recorder).records_bodies()
     return recorded and Capability.CONDITIONS in backend.capabilities(capture.stream.device)
 
 
@@ -93,9 +100,12 @@ def record(
     condition = backend.condition(stream._native, test.kind, len(bodies), *flag, test.limit)
     runs = partial(backend.runs, condition, stream._native)
     capture.retained.append((runs, stream.held(), test.held))
+    framework = None if capture.recorder is backend else cast("FrameworkRecorder", capture.recorder)
+    if isinstance(capture.recorder, _Recorder):
+        framework = capture.recorder.framework
     for number, body in enumerate(bodies):
         before = capture.recorded()
-        recorder = _Recorder(backend, condition, number)
+        recorder = _Recorder(backend, framework, condition, number)
         found = _capture_body(capture, graph, recorder, test.what, body)
         warn_if_endless(graph, test, backend, [found], backend.flag_test)
         if capture.recorded() != before:
@@ -130,7 +140,9 @@ def _capture_body(
         capture.begin(graph)
         if breaks is not None:
             breaks.on_device = capture, what
-        body()
+        framework = recorder.framework
+        with nullcontext() if framework is None else framework.body(capture.lease.id, what):
+            body()
         if capture.recorded() is None:
             raise cut_off(what)
         captured = capture.end()

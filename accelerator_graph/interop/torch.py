@@ -37,6 +37,10 @@ none can replace it, since the pool is an object of torch's."""
 NEW: PoolId = (0, 0)
 _graphs: dict[PoolId, set[int]] = {}
 """The recorders whose graphs torch has in a pool."""
+of_bodies: dict[PoolId, list[int]] = {}
+"""By the pool of a body the device, as often as torch has been told to use the pool."""
+of_no_graph: dict[int, Any] = {}
+"""By device: a generator that takes part in no capture, and so can't be used in one."""
 
 
 class Torch(Inspectable):
@@ -164,9 +168,11 @@ class Torch(Inspectable):
             empty_pinned()
 
     def release(self, pool: PoolId) -> None:
-        """Forget what replaced the id of a pool that has ended, if nobody can use that id again."""
+        """Forget what replaced the id of a pool, if nobody can use that id again; give up a body's memory."""
         while pool[0] and pool in instead:
             pool = instead.pop(pool) or NEW
+        for device in of_bodies.pop(pool, ()):
+            sys.modules["torch"]._C._cuda_releasePool(device, pool)
 
     def pool_contents(self, pool: PoolId, device: int) -> base.PoolContents:
         """Return the segments of the pool that the caching allocator has."""
@@ -365,6 +371,8 @@ class TorchRecorder(FrameworkRecorder):
             self.torch_graph = graph = (getattr(kind, "torchs_own", None) or kind)(keep_graph=True)
             if not decides_itself(graph.__class__):
                 self.generators = [torch.cuda.default_generators[device], *self._registered]
+                if device not in of_no_graph:
+                    of_no_graph[device] = torch.Generator(self.generators[0].device)
                 for generator in self._registered:
                     graph.register_generator_state(generator)
             self._together = _graphs.setdefault(self.pool, set())
@@ -509,6 +517,18 @@ class TorchRecorder(FrameworkRecorder):
         finally:
             if undo is not None:
                 undo()
+
+    def records_bodies(self) -> bool:
+        """Return True if torch lets a thread's memory come from a pool, and random numbers be refused."""
+        torch = sys.modules["torch"]
+        routes = hasattr(torch._C, "_cuda_beginAllocateCurrentThreadToPool")
+        return routes and not decides_itself(torch.cuda.CUDAGraph)
+
+    def body(self, pool: PoolId, what: str) -> AbstractContextManager[None]:
+        """Have torch allocate from the pool, and refuse random numbers."""
+        from ._torch.bodies import body
+
+        return body(sys.modules["torch"], self.device, pool, what, self.generators)
 
     def lends(self, made: TorchRecorder | Executable) -> bool:
         """Return True if it is known that no random number is drawn."""
