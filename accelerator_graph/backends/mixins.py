@@ -370,6 +370,10 @@ class Lends(HasHandles):
         An executable was made of the borrowed graph `made_of`. Neither is ever destroyed.
         """
 
+    @abstractmethod
+    def abandon_capture(self, stream: Any) -> None:
+        """End the capture that a framework has begun on a stream, and throw away what was recorded."""
+
 
 MIXINS: tuple[type[Backend], ...] = (
     *(Events, ExternalEvents, TimesEvents, Enqueues, MarksProgress, HasHandles, ReadsGraphs, RecordsReplays),

@@ -370,8 +370,8 @@ class FrameworkRecorder(Recorder):
         """Return a context in which this thread's work is recorded into a body that the device repeats.
 
         The backend captures the body, on a stream that is the framework's current one. The framework
-        allocates from the pool meanwhile, until `Framework.release` ends it, and refuses with `CaptureError`
-        what would not be right in a second run, such as random numbers. Contexts are nested as the bodies are.
+        allocates from the pool meanwhile, which `Framework.release` ends, and refuses with `CaptureError`
+        what would not be right in a second run, such as random numbers. Contexts are nested as bodies are.
 
         Parameters
         ----------

@@ -325,6 +325,7 @@ class TorchRecorder(FrameworkRecorder):
     """True once torch's allocator uses the pool."""
     _together: set[int] | None = None
     """The recorders of the pool, while torch has a graph of this one there."""
+    _has_bodies: bool = False
     _over: bool = False
 
     def __init__(
@@ -413,6 +414,8 @@ class TorchRecorder(FrameworkRecorder):
         graph = self.torch_graph
         if graph is not None:
             ended = False
+            if self._has_bodies:  # a graph of which a body was broken can't be destroyed, as torch would
+                self.backend.abandon_capture(self.stream)
             with contextlib.suppress(Exception), contextlib.ExitStack() as undo:
                 # in another thread, the captured stream is no longer torch's current one
                 handle = self.backend.handle_int(self.stream)
@@ -528,6 +531,7 @@ class TorchRecorder(FrameworkRecorder):
         """Have torch allocate from the pool, and refuse random numbers."""
         from ._torch.bodies import body
 
+        self._has_bodies = True
         return body(sys.modules["torch"], self.device, pool, what, self.generators)
 
     def lends(self, made: TorchRecorder | Executable) -> bool:

@@ -122,14 +122,27 @@ def _stream(stream):
 
 class Generator:
     def __init__(self, device="cuda"):
-        self.offset = 0
-        self.capturing = False  # which stays if the capture fails, up to 2.13
-        self.device = SimpleNamespace(type=device)
+        if _capturing:
+            raise RuntimeError("Cannot construct a new CUDAGeneratorImpl during CUDA graph capture.")
+        self.state = SimpleNamespace(offset=0, capturing=False)  # which stays if the capture fails, up to 2.13
+        self.device = SimpleNamespace(type=getattr(device, "type", device))
+
+    @property
+    def offset(self):
+        return self.state.offset
 
     def get_offset(self):
         if current_stream().device_index in _capturing:
             raise RuntimeError("Cannot call CUDAGeneratorImpl::get_offset during CUDA graph capture.")
-        return self.offset
+        return self.state.offset
+
+    def graphsafe_get_state(self):
+        same = copy(self)
+        assert same.state is self.state
+        return same
+
+    def graphsafe_set_state(self, other):
+        self.state = other.state
 
 
 class MemPool:
@@ -201,7 +214,7 @@ class CUDAGraph:
         )
         _capturing[self._device] = self
         for generator in self._generators:
-            generator.capturing = True
+            generator.state.capturing = True
 
     def capture_end(self):
         if _capturing.get(self._device) is not self:
@@ -211,7 +224,7 @@ class CUDAGraph:
         del _capturing[self._device]
         self._graph = checked(driver.cuStreamEndCapture, self._stream)
         for generator in self._generators:
-            generator.capturing = False
+            generator.state.capturing = False
         end_allocate(self._device, self._pool)
         _pinned.remove(self._pool)
         if not checked_nodes(self._graph):
@@ -232,7 +245,7 @@ class CUDAGraph:
     def replay(self):
         self.replays += 1
         for generator, count in self._draws.items():
-            generator.offset += count
+            generator.state.offset += count
         checked(driver.cuGraphLaunch, self._exec, current_stream(self._device).cuda_stream)
 
     def reset(self):
@@ -301,9 +314,9 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         recording = _capturing.get(where.device_index)
         generator = generator or generators[where.device_index]
         if recording is None:
-            if generator.capturing:
+            if generator.state.capturing:
                 raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
-            generator.offset += 4
+            generator.state.offset += 4
         elif not recording.takes(generator):
             raise RuntimeError("Attempt to increase offset for a CUDA generator not in capture mode.")
         else:
