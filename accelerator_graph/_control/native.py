@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._breaks.marks import thread
 from .._breaks.recording import cut_off
+from .._core import capture_table
 from .._core.capture import Capture, Collectives, Where, part_of, report_collective
 from .._core.current_stream import give_back, take_branches
 from .._core.labels import marks_of
@@ -143,7 +144,7 @@ def _capture_body(
         framework = recorder.framework
         with nullcontext() if framework is None else framework.body(capture.lease.id, what):
             body()
-        if capture.recorded() is None:
+        if id(capture) not in capture_table.live:
             raise cut_off(what)
         captured = capture.end()
     except BaseException:

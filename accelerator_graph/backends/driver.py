@@ -422,9 +422,9 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
             return self.executable_type(self.driver.executable_type(handle), made_of.place)
         return Graph(self.driver.graph_type(handle), self.driver.place_of(made_of))
 
-    def abandon_capture(self, stream: Any) -> None:
-        """End a capture that a framework has begun."""
-        self.capture_abandon(Capture(stream, self.driver.place_of(stream), "relaxed"))
+    def borrow_capture(self, stream: Any) -> Capture:
+        """Return a token of a capture that a framework has begun on this thread."""
+        return Capture(stream, self.driver.place_of(stream), "relaxed")
 
 
 class DriverGraphs(DriverBackend, ReadsGraphs):

@@ -371,8 +371,8 @@ class Lends(HasHandles):
         """
 
     @abstractmethod
-    def abandon_capture(self, stream: Any) -> None:
-        """End the capture that a framework has begun on a stream, and throw away what was recorded."""
+    def borrow_capture(self, stream: Any) -> Any:
+        """Return a token of the capture that a framework has begun on a stream, for `capture_abandon`."""
 
 
 MIXINS: tuple[type[Backend], ...] = (

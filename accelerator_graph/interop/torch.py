@@ -325,7 +325,8 @@ class TorchRecorder(FrameworkRecorder):
     """True once torch's allocator uses the pool."""
     _together: set[int] | None = None
     """The recorders of the pool, while torch has a graph of this one there."""
-    _has_bodies: bool = False
+    _borrowed: Any = None
+    """The backend's token of the capture, once that has a body."""
     _over: bool = False
 
     def __init__(
@@ -373,7 +374,7 @@ class TorchRecorder(FrameworkRecorder):
             if not decides_itself(graph.__class__):
                 self.generators = [torch.cuda.default_generators[device], *self._registered]
                 if device not in of_no_graph:
-                    of_no_graph[device] = torch.Generator(self.generators[0].device)
+                    of_no_graph[device] = torch.Generator(f"cuda:{device}")
                 for generator in self._registered:
                     graph.register_generator_state(generator)
             self._together = _graphs.setdefault(self.pool, set())
@@ -414,8 +415,8 @@ class TorchRecorder(FrameworkRecorder):
         graph = self.torch_graph
         if graph is not None:
             ended = False
-            if self._has_bodies:  # a graph of which a body was broken can't be destroyed, as torch would
-                self.backend.abandon_capture(self.stream)
+            if self._borrowed is not None:  # torch would destroy the graph, which may have a broken body
+                self.backend.capture_abandon(self._borrowed)
             with contextlib.suppress(Exception), contextlib.ExitStack() as undo:
                 # in another thread, the captured stream is no longer torch's current one
                 handle = self.backend.handle_int(self.stream)
@@ -531,7 +532,7 @@ class TorchRecorder(FrameworkRecorder):
         """Have torch allocate from the pool, and refuse random numbers."""
         from ._torch.bodies import body
 
-        self._has_bodies = True
+        self._borrowed = self._borrowed or self.backend.borrow_capture(self.stream)
         return body(sys.modules["torch"], self.device, pool, what, self.generators)
 
     def lends(self, made: TorchRecorder | Executable) -> bool:

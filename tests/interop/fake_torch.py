@@ -5,6 +5,7 @@ import os
 import threading
 import warnings
 from collections import Counter
+from copy import copy
 from types import SimpleNamespace
 
 from cuda.bindings import driver
@@ -122,10 +123,11 @@ def _stream(stream):
 
 class Generator:
     def __init__(self, device="cuda"):
-        if _capturing:
+        if _capturing and int(checked(driver.cuStreamIsCapturing, current_stream().cuda_stream)):
             raise RuntimeError("Cannot construct a new CUDAGeneratorImpl during CUDA graph capture.")
-        self.state = SimpleNamespace(offset=0, capturing=False)  # which stays if the capture fails, up to 2.13
-        self.device = SimpleNamespace(type=getattr(device, "type", device))
+        # capturing stays if the capture fails, up to 2.13
+        self.state = SimpleNamespace(offset=0, capturing=False)
+        self.device = SimpleNamespace(type=str(device).partition(":")[0])
 
     @property
     def offset(self):
@@ -167,6 +169,13 @@ def end_of_use(device, pool):
         _ended.add(pool)
 
 
+def begin_allocate(device, pool):
+    if pool in _routed:
+        raise RuntimeError("beginAllocateToPool: already recording to mempool_id")
+    pool_uses[pool] += 1
+    _routed.append(pool)
+
+
 def end_allocate(device, pool):
     if pool not in _routed:
         raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
@@ -181,7 +190,7 @@ class CUDAGraph:
         self.replays = 0
 
     def takes(self, generator):
-        return generator in self._generators
+        return generator.state.capturing
 
     def register_generator_state(self, generator):
         if not isinstance(generator, Generator):
@@ -352,6 +361,7 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         "torch",
         cuda=cuda,
         _C=SimpleNamespace(
+            _cuda_beginAllocateCurrentThreadToPool=begin_allocate,
             _cuda_endAllocateToPool=end_allocate,
             _cuda_releasePool=end_of_use,
             _cuda_getDevice=get_device,
