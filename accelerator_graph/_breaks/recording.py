@@ -194,7 +194,7 @@ class Recording:
         try:
             captured = capture.end()
         except CaptureError as error:
-            error.add_note(f"The segment ends at {what}.")
+            error.add_note(f"The segment ends at {what}; what follows was not captured.")
             raise
         self.add(capture, Runner(captured, graph._keeps != "executable", self._place.hold, capture.lease))
         return capture

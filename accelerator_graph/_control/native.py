@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from .._breaks.marks import thread
 from .._breaks.recording import cut_off
 from .._core import capture_table
-from .._core.capture import Capture, Collectives, Where, part_of, report_collective
+from .._core.capture import Capture, Collectives, Where, notify, part_of, report_collective
 from .._core.current_stream import give_back, take_branches
 from .._core.labels import marks_of
 from .._core.observers import handed_on, recorded_at
@@ -29,7 +28,15 @@ if TYPE_CHECKING:
 class BodyCapture(Capture):
     """The capture of a body, beside that of its graph, on a stream of its own."""
 
-    __slots__ = ()
+    __slots__ = ("what",)
+
+    what: str
+    """The loop or the branch."""
+
+    @property
+    def subject(self) -> str:
+        """Which capture: the beginning of a message."""
+        return f"the capture of a body of {self.what}"
 
 
 class _Inside:
@@ -132,8 +139,8 @@ def _capture_body(
     place.prepares, place.waits_for = False, None
     capture = BodyCapture(place, None, parent.mode)
     capture.recorder = recorder  # type: ignore[assignment]
-    watches = (each.inside(capture) for each in parent.observations if hasattr(each, "inside"))
-    capture.observations += [*islice(watches, 1)]
+    capture.what = what
+    notify(parent.observations, "inside", capture)
     breaks, inside = thread.recording, _Inside(capture, what)
     around = None if breaks is None else breaks.on_device
     parent.observations.append(inside)
@@ -147,8 +154,13 @@ def _capture_body(
         if id(capture) not in capture_table.live:
             raise cut_off(what)
         captured = capture.end()
-    except BaseException:
-        capture.abandon()
+    except BaseException as error:
+        try:
+            failure = capture.failure(error)
+        finally:
+            capture.abandon()
+        if failure is not None and isinstance(error, Exception):
+            raise failure from error
         raise
     finally:
         if breaks is not None and around is not None:

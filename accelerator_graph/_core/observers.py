@@ -42,7 +42,7 @@ class Observer:
       its first use. Returns a callable that takes the report back.
     - ``collective(collective)``: The captured work asks for a `Collective`.
     - ``inside(capture)``: The body of a loop or a branch that the device tests is about to be captured, by a
-      capture of its own. Returns an object that observes that.
+      capture of its own. May add to ``capture.observations``.
     - ``stop()``: The captured code has ended, well or not, or the capture did not begin. Called on any
       thread, perhaps twice; must not raise.
     - ``end()``: Then, if it has ended well, while the stream is still being captured.

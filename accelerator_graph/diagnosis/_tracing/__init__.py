@@ -29,7 +29,8 @@ class diagnose(Observer):
         far is replayed once, so the call sees true values; it runs as it would without a capture, and what
         follows is captured again. `CaptureError` lists the calls when the block ends, and the graph is empty.
         If there is no such call, the capture becomes a graph as usual. The list ends early at a call that
-        can't be foreseen, and says so.
+        can't be foreseen, or that is in a loop or a branch that the device tests, and at the end of a segment
+        that has such a call; and it says so.
 
     Raises
     ------

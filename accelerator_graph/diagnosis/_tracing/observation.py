@@ -87,10 +87,19 @@ class CaptureTrace(Watched):
     thread.
     """
 
-    def __init__(self, capture: Capture, inside: Callable[[Capture], object], *, all: bool = False) -> None:
+    def __init__(
+        self,
+        capture: Capture,
+        lines: Callable[[Capture], Any],
+        *,
+        all: bool = False,
+        pieces: Pieces | None = None,
+    ) -> None:
         super().__init__()
-        self.inside = inside
-        """Makes what watches the body of a loop or a branch: it knows the lines that record there."""
+        self._lines = lines
+        """Makes what knows the lines that record the body of a loop or a branch."""
+        self.body: Capture | None = None
+        """The last body that the device runs."""
         self.last: dict[int, Moment] = {}
         """By thread: the last moment at which the capture was still in progress."""
         self.streams = Streams(capture.backend, capture.native)
@@ -100,9 +109,11 @@ class CaptureTrace(Watched):
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
         self._rules = Rules(self.streams, capture.mode)
-        self.foreseen = self.pieces = Pieces(self, capture, self._rules) if all else None
-        if self.pieces is not None:
-            self.status = self.pieces.status
+        self.foreseen = self._own = Pieces(self, capture, self._rules) if all else None
+        self.pieces = self._own or pieces
+        """The pieces of this capture, or of the one whose body it is."""
+        if self._own is not None:
+            self.status = self._own.status
         self._before: Any = None
         """Where all threads were when the capture began; None if it did not."""
         self._moved: list[str] = []
@@ -121,8 +132,8 @@ class CaptureTrace(Watched):
         self._before = positions()
         self.escapes.begin(self._device)
         events.begin(self)
-        if self.pieces is not None:
-            self.pieces.begin()
+        if self._own is not None:
+            self._own.begin()
 
     def answer_in_c(self, *functions: Callable[..., Any], disable: object = None) -> Watch | None:
         """Have C answer the events, if there is the extension."""
@@ -241,6 +252,12 @@ class CaptureTrace(Watched):
 
     # ---- as the capture sees it ----------------------------------------------------------------
 
+    def inside(self, capture: Capture) -> None:
+        """Watch a body that the device runs, by two objects: a node out of place breaks no capture."""
+        self.body = capture
+        capture.observations.append(CaptureTrace(capture, self._lines, pieces=self.pieces))
+        self._lines(capture).inside(capture)
+
     def stop(self) -> None:
         """Watch no more."""
         if self._ended:
@@ -253,8 +270,8 @@ class CaptureTrace(Watched):
         events.end(self)
         self.watch = None  # they hold each other
         if here:
-            if self.pieces is not None:
-                self.pieces.stop(self._subject)
+            if self._own is not None:
+                self._own.stop(self._subject)
             self.escapes.stop()
         self.last.clear()
         self._unnamed = None
@@ -282,10 +299,8 @@ class CaptureTrace(Watched):
     def succeeded(self, captured: object) -> None:
         """Warn of work that went elsewhere; raise if the capture is the last of several pieces."""
         self.escapes.warn(self._subject)
-        if self.pieces is not None and self.pieces.found:
-            raise wording.every(
-                CaptureError("", reason="illegal_call"), self._subject, self.pieces.found, None
-            )
+        if self._own is not None and self._own.found:
+            raise wording.every(CaptureError("", reason="illegal_call"), self._subject, self._own.found, None)
 
 
 class _Piece(Owned):
@@ -330,7 +345,11 @@ class Pieces(Foreseen):
     def _before(self, frame: object, suspect: Suspect) -> None:
         """Note a call, and run the piece that has been recorded ahead of it."""
         super()._before(frame, suspect)
-        capture = self._capture
+        capture, body = self._capture, self._trace.body
+        if body is not None and body.recorded() is not None:  # half a loop may not end
+            super()._after()
+            last = CaptureError("the device runs the body as a whole; pass native=False to find more.")
+            raise wording.every(CaptureError("", reason="illegal_call"), capture.subject, self.found, last)
         recorder = capture.recorder
         for mark in part_of(capture.observations, Labels).marks:
             mark.start = -1  # it counts the nodes of one piece

@@ -143,9 +143,10 @@ class StackTrace(Watched):
         events.end(self)
         self._capture = self._last = None
 
-    def inside(self, capture: Capture) -> StackTrace:
-        """Return what watches the body of a loop or a branch."""
-        return StackTrace(capture)
+    def inside(self, capture: Capture) -> None:
+        """Watch the body of a loop or a branch."""
+        if not any(isinstance(each, StackTrace) for each in capture.observations):
+            capture.observations.append(StackTrace(capture))
 
     def hand_on(self) -> Origins:
         """Return the stacks, which stay with the work."""

@@ -294,6 +294,35 @@ def test_what_the_device_does_not_run_is_refused_by_its_label_and_its_line(work,
     graph.replay()
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_call_that_breaks_a_body_is_found_by_diagnosis(work, stream, nested):
+    """And with those outside of it: no half a loop is run for its list."""
+    flag, graph = work.new(), ag.Graph(stream=stream)
+    put(work, stream, flag, 1)
+
+    def body():
+        step(work, flag)
+        ag.current_stream().synchronize()
+
+    def capture(observe, *before):
+        with observe, graph:
+            step(work, flag)
+            for each in before:
+                each()
+            ag.while_((flag, "uint32"), lambda: ag.cond((flag, "uint32"), body) if nested else body())
+
+    line = body.__code__.co_firstlineno + 2
+    where = rf"test_conditions.py:{line} in \S*body: Stream.synchronize waits for work"
+    with pytest.raises(ag.CaptureError, match=r"the capture of a body of the .* failed"):
+        capture(contextlib.nullcontext())
+    with pytest.raises(ag.CaptureError, match=rf"the capture of a body of the .* failed at .*{where}"):
+        capture(ag.diagnose())
+    with pytest.raises(ag.CaptureError, match=rf"(?s)2 calls of .*{where}.*pass native=False") as caught:
+        capture(ag.diagnose(all=True), stream.synchronize)
+    assert [each.call for each in caught.value.calls] == ["Stream.synchronize"] * 2
+    can_be_captured(graph, work, stream, flag)
+
+
 @pytest.mark.promise("control-native-refuses")
 def test_a_break_in_a_body_of_the_device_is_refused(work, stream):
     flag = work.new()
