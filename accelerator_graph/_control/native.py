@@ -14,7 +14,7 @@ from .._core.capture import Capture, Collectives, Where, notify, part_of, report
 from .._core.current_stream import give_back, take_branches
 from .._core.labels import marks_of
 from .._core.observers import handed_on, recorded_at
-from ..backends.base import Capability
+from ..backends.base import Capability, CaptureStatus
 from ..errors import CaptureError
 from .flags import warn_if_endless
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .._core.graph import BaseGraph
     from ..backends.base import AnyBackend
     from ..interop.base import FrameworkRecorder
+
+_capture_for_ever: list[object] = []
+"""Streams whose captures can't be ended. To destroy one would end the process."""
 
 
 class BodyCapture(Capture):
@@ -76,9 +79,9 @@ class _Recorder:
         """Return True: a body may have bodies."""
         return True
 
-    def capture_begin(self, stream: Any, mode: Any) -> Any:
+    def capture_begin(self, stream: Any, mode: object) -> Any:
         """Begin to capture a stream into the body."""
-        return self._backend.body_begin(self._condition, self._number, stream, mode)
+        return self._backend.body_begin(self._condition, self._number, stream)
 
     def capture_end(self, token: Any) -> Any:
         """End the capture."""
@@ -116,7 +119,7 @@ def record(
         recorder = _Recorder(backend, framework, condition, number)
         found = _capture_body(capture, graph, recorder, test.what, body)
         warn_if_endless(graph, test, backend, [found], backend.flag_test)
-        if capture.recorded() != before:
+        if capture.recorded() not in (before, None):  # None: it is broken, which its end says
             raise CaptureError(
                 f"{test.what}: work in a body went to the stream outside of it, and would run once in each "
                 "replay; enqueue it on accelerator_graph.current_stream().",
@@ -159,6 +162,8 @@ def _capture_body(
             failure = capture.failure(error)
         finally:
             capture.abandon()
+            if capture.backend.capture_status(capture.native) is not CaptureStatus.NONE:
+                _capture_for_ever.append(branches)
         if failure is not None and isinstance(error, Exception):
             raise failure from error
         raise
