@@ -106,6 +106,7 @@ def test_a_call_that_the_thread_may_not_make_breaks_the_graph_around_a_body(work
         driver.cuMemAlloc(64)
         step(work, flag)
 
+    @current()
     def capture(observe):
         with observe, graph:
             ag.while_((flag, "uint32"), lambda: ag.cond((flag, "uint32"), body) if nested else body())
@@ -126,6 +127,7 @@ from cuda.bindings import driver
 
 work = CudaWork()
 cell = work.new()
+driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
 with ag.Stream(backend="cuda") as stream:
     def body():
         driver.cuStreamSynchronize(ag.current_stream().handle)
