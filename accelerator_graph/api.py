@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from types import FunctionType, TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack, cast
+from typing import Generic, Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
 from ._core import capture_table, observers, ownership, pools
@@ -20,9 +20,6 @@ from ._interpreter.interruptions import if_skipped, sure_exit
 from .errors import AcceleratorGraphError, GraphStateError
 from .interop import base as frameworks
 from .interop import registry as interop
-
-if TYPE_CHECKING:
-    from ._breaks.recording import Recording
 
 T = TypeVar("T")
 NodeT = TypeVar("NodeT", bound=int | tuple[int, ...])
@@ -779,7 +776,6 @@ class graph(Generic[G]):
         self._graph = g
         self._stream = None if stream is None else as_stream(stream, g._backend_name)
         self._prepare = prepare is True or boolean(prepare, "graph: prepare")
-        self._recording: Recording | None = None
         self._breaks: tuple[object, ...] | None = None
         if breaks is not False:
             from ._breaks.marks import checked_breaks
@@ -793,7 +789,7 @@ class graph(Generic[G]):
         g = self._graph
         if g._capture is not None or g._runner is not None:
             g._check("capture_begin()")
-        guard = if_skipped(self, self._recover)
+        guard = if_skipped(self, g._recover)
         place = g._where(self._stream or g._given_stream, g._backend_name, side=True, prepare=self._prepare)
         pool, mode = self._pool[0] if self._pool else g._graph_pool, self._mode or g._mode
         if self._breaks is None:
@@ -801,25 +797,14 @@ class graph(Generic[G]):
         else:
             from ._breaks.recording import Recording
 
-            self._recording = Recording(g, place, pool, mode, self._breaks, guard)
-            self._recording.begin()
+            Recording(g, place, pool, mode, self._breaks, guard).begin()
         return g
-
-    def _recover(self) -> None:
-        """Leave no trace of a block whose end was skipped."""
-        if self._recording is None:
-            self._graph._recover()
-        else:
-            self._recording.abandon()
 
     @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._recording is None:
-            self._graph._exit(kind, exc, trace)
-        else:
-            self._recording.exit(exc)
+        self._graph._exit(kind, exc, trace)
 
 
 def current_graph() -> Graph | None:

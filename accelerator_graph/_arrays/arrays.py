@@ -171,18 +171,6 @@ def frameworks_of(types: list[ArrayType], backend: str) -> tuple[set[str], list[
     return packages, [active[name] for name in sorted(packages) if name in active]
 
 
-def clear_autocast_caches() -> None:
-    """Empty the caches of what autocast has cast, before and after a capture.
-
-    A cast that a capture finds there is freed when autocast ends. A cast that a capture leaves there has no
-    contents until a replay.
-    """
-    for name in interop.names():
-        clear = getattr(sys.modules.get(name), "clear_autocast_cache", None)
-        if clear is not None:
-            clear()
-
-
 def _tensor(cls: type, package: Any) -> ArrayType:
     def read(x: Any, leaves: list[Any]) -> Hashable:
         leaves.append(x)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -45,19 +46,15 @@ class Recording:
     named : iterable
         Functions, methods and modules that are marked meanwhile, and operators by name.
     guard : object
-        Abandons everything if the end of the ``with`` block is skipped.
+        Abandons the capture of a segment if the end of the ``with`` block is skipped.
+    runs : bool
+        Whether segments run as soon as they are recorded.
 
     Raises
     ------
     ValueError
         No framework has such an operator.
     """
-
-    kind: Callable[[Where, PoolId | None, CaptureMode], Capture] = Capture
-    """Makes the captures of the segments."""
-
-    runs = True
-    """Whether segments run as soon as they are recorded."""
 
     def __init__(
         self,
@@ -67,7 +64,10 @@ class Recording:
         mode: CaptureMode,
         named: Iterable[object],
         guard: object,
+        *,
+        runs: bool = True,
     ) -> None:
+        self.runs = runs
         self._graph = graph
         self._place = place
         self._pool = pool
@@ -90,9 +90,10 @@ class Recording:
         """What begins, and what ends, to have operators called by `call`: in each segment anew."""
         self._marks = ExitStack()
         self._guard = guard
+        self._begun_at = None if graph._capture is None else graph._capture.begun_at
 
     def begin(self) -> None:
-        """Begin the first segment; the stream is current on this thread until `end` or `abandon`."""
+        """Begin the first segment; the stream is current on this thread until the end of the last one."""
         if thread.recording is not None:
             raise GraphStateError(
                 "graph(breaks=True): a capture with breaks is under way on this thread, and a call can "
@@ -105,7 +106,10 @@ class Recording:
             stream_stack.enter(self._entry)
             self.begin_segment()
         except BaseException:
-            self.abandon()
+            try:
+                self._graph._recover()
+            finally:
+                self.drop()
             raise
 
     def _replaced(self, operators: list[str]) -> tuple[Undo, Undo] | None:
@@ -119,7 +123,8 @@ class Recording:
             f"graph: breaks names the operator {operators[0]!r}, and no framework that is imported has any."
         )
 
-    def _leave_operators(self) -> None:
+    def leave_operators(self) -> None:
+        """Have operators called by themselves."""
         if self._operators is not None:
             self._operators[1]()
 
@@ -163,14 +168,13 @@ class Recording:
         graph, former = self._graph, self._graph._capture
         if former is not None:
             self._leave_segment(former)
-        graph._begin(self._place, self._pool, self._mode, self._guard, self.kind)
+        graph._begin(self._place, self._pool, self._mode, self._guard, partial(Segment, self))
         capture = graph._capture
         assert capture is not None
-        self._pool = capture.lease.id
+        self._pool, capture.begun_at = capture.lease.id, self._begun_at
         if self._open:
             marks = part_of(capture.observations, Labels).go_on(capture, [mark for mark, _ in self._open])
             self._open = [(mark, label) for mark, (_, label) in zip(marks, self._open, strict=True)]
-        self._place.prepares, self._place.waits_for = False, None
         if self._operators is not None:
             self._operators[0]()
 
@@ -190,29 +194,25 @@ class Recording:
         graph = self._graph
         capture = graph._capture
         assert capture is not None
-        self._leave_operators()
         try:
             captured = capture.end()
         except CaptureError as error:
             error.add_note(f"The segment ends at {what}; what follows was not captured.")
             raise
-        self.add(capture, Runner(captured, graph._keeps != "executable", self._place.hold, capture.lease))
+        runner = Runner(captured, graph._keeps != "executable", self._place.hold, capture.lease)
+        own = graph._keep_observations(capture, runner) if capture.observations or graph._observers else 0
+        self._add(capture, runner, empty=runner.counted == own)
+        self._place.prepares, self._place.waits_for = False, None
         return capture
 
-    def add(self, capture: Capture, runner: Runner) -> None:
+    def _add(self, capture: Capture, runner: Runner, *, empty: bool) -> None:
         """Take a segment that has ended, and run it."""
-        graph = self._graph
         capture.retained.append(capture.lease)
         self._segments.append((runner.kept(), capture.retained))
         capture.lease.capturing = True  # until the next segment, or until this lease is released
-        graph._runner = runner
-        try:
-            own = graph._keep_observations(capture) if capture.observations or graph._observers else 0
-        finally:
-            graph._runner = None
         if not self._inside:
             self._note_labels(capture, runner.counted)
-        self._runner.add(runner, empty=runner.counted == own, runs=self.runs)
+        self._runner.add(runner, empty=empty, runs=self.runs)
         for event in filter(None, (each() for each in part_of(capture.observations, Events).found)):
             event._run = self._runner.latest_run()
 
@@ -339,42 +339,22 @@ class Recording:
 
         return rebuild(value, lambda x: Live(names[id(x)]) if is_live(x) else x, is_live)
 
-    def exit(self, exc: BaseException | None) -> None:
-        """End the block: well, or because it has raised this."""
-        ended = False
-        try:
-            self._leave_operators()
-            if exc is None and self._graph._capture is not None:
-                self.end()
-                ended = True
-            else:
-                self._graph._exit(None, exc, None)
-        finally:
-            if not ended:
-                self.abandon()
+    # ---- the end -------------------------------------------------------------------------------
 
-    def end(self) -> None:
-        """End and run the last segment; the graph has all of it."""
-        graph = self._graph
-        capture = self.end_segment("the end of the capture")
+    def finished(self, capture: Capture, last: Runner, *, empty: bool) -> Runner:
+        """Return what replays the graph, whose last segment has just ended."""
+        if self._inside:
+            raise cut_off("a loop or a branch")
+        self._add(capture, last, empty=empty)
         capture.lease.capturing = False
         if self._names:
             self._refuse_used_live_objects()
-        runner = self._runner
-        runner.retained = self.retained()
-        if not runner.steps:
-            graph._found_empty(capture.subject)
-        runner.finish(graph, capture.lease, ran=True)
-        graph._runner = simplest = runner.simplest()
-        graph._make_ready(simplest)
-        graph._capture = capture.guard = None
-        capture.observations.clear()
-        capture.retained = []
+        if not self._runner.steps:
+            self._graph._found_empty(capture.subject)
+        retained = [each for _, kept in self._segments for each in kept]
+        runner = self._runner.finished(self._graph, retained, ran=self.runs)
         self._leave()
-
-    def retained(self) -> tuple[object, ...]:
-        """Return what the work of all segments keeps alive, with their parts in pools."""
-        return tuple(each for _, retained in self._segments for each in retained)
+        return runner
 
     def _refuse_used_live_objects(self) -> None:
         """Raise `CaptureError` if captured work is known to use a live object, which no replay exchanges."""
@@ -393,18 +373,6 @@ class Recording:
                         reason="other",
                     )
 
-    def abandon(self) -> None:
-        """Leave no trace of any segment. May be called again."""
-        try:
-            try:
-                self._leave_operators()
-            finally:
-                self._graph._recover()
-        finally:
-            self.drop()
-            if self._graph._runner is not None:
-                self._graph._empty()
-
     def drop(self) -> None:
         """Let go of all segments. May be called again."""
         self._leave()
@@ -421,6 +389,50 @@ class Recording:
             self._entry = None
         self._guard = None
         self._segments.clear()
+
+
+class Segment(Capture):
+    """The capture of a segment: its end is that of the whole, unless another segment follows.
+
+    Parameters
+    ----------
+    recording : Recording
+        The capture of the whole.
+    place, pool, mode
+        As of any capture.
+    """
+
+    __slots__ = ("recording",)
+
+    def __init__(self, recording: Recording, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
+        self.recording = recording
+        super().__init__(place, pool, mode)
+
+    def end(self) -> Captured:
+        """End the capture and return the segment. Raises as that of any capture."""
+        self.recording.leave_operators()
+        return super().end()
+
+    def finished(self, runner: Runner, *, empty: bool) -> Runner:
+        """Return what replays the graph."""
+        return self.recording.finished(self, runner, empty=empty)
+
+    def abandon(self) -> None:
+        """End the capture and discard the recording, and all segments before. Calling it twice is fine."""
+        try:
+            with suppress(UnsupportedError):  # in a mode of torch's that the program has entered since
+                self.recording.leave_operators()
+            super().abandon()
+        finally:
+            self.recording.drop()
+
+
+def recording_of(capture: Capture, graph: BaseGraph) -> Recording:
+    """Return what records a capture in segments, which it does from now on."""
+    if isinstance(capture, Segment):
+        return capture.recording
+    where = capture.place, capture.lease.id, capture.mode
+    return Recording(graph, *where, (), capture.guard, runs=False)
 
 
 def cut_off(what: str) -> CaptureError:

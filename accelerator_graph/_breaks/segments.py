@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .._core.graph import BaseGraph
     from .._core.labels import Mark
     from .._core.launching import Executable
-    from .._core.pools import Lease
     from ..interop.base import ModeState
 
 _ITS_KIND = "a graph with breaks, or with loops or branches that the host tests,"
@@ -137,8 +136,16 @@ class SegmentedRunner(Runner):
         this = ref(self)
         return lambda: None if (runner := this()) is None or runner.ended else runner._last
 
-    def finish(self, graph: BaseGraph, lease: Lease, *, ran: bool) -> None:
-        """Be what replays this graph, whose segments have run in the capture or not."""
+    def finished(self, graph: BaseGraph, retained: Iterable[object], *, ran: bool) -> Runner:
+        """Return what replays this graph, whose segments have run in the capture or not.
+
+        It is the only segment, if a run is nothing more, which can do all that graphs can; else this.
+        """
+        self.beside = self._captured_on is not graph._home
+        if ran and self.beside:  # what follows the block there comes after this first run
+            self._follow(self.home if graph._home is None else graph._home)
+        if len(self._recorded) == 1:
+            return self._recorded[0]
         if not self.segments:  # else a graph of calls alone would be none of the backend's
             self._recorded[0].instantiate()
             self.steps.insert(0, self._recorded[0])
@@ -146,26 +153,14 @@ class SegmentedRunner(Runner):
         self._first = first = self.segments[0]
         self.captured = first.captured
         self.counted = None if None in counts else sum(filter(None, counts))
-        self.beside = self._captured_on is not graph._home
-        self.retained += tuple(graph._retained or ())
+        self.retained = (*retained, *(graph._retained or ()))
         parts = [*parts_in(self.steps)]
-        self.observations = tuple(each for part in parts for each in part.observations)
-        self.lease = lease
+        self.observations = tuple({id(each): each for part in parts for each in part.observations}.values())
+        if not ran:  # else each segment has been checked by itself, and is from then on
+            self.observe(*self.observations)
+        self.lease = self._recorded[-1].lease
         self._lives = frozenset(x for part in parts if isinstance(part, EagerCall) for x in part.lives)
-        if ran and self.beside:  # what follows the block there comes after this first run
-            self._follow(self.home if graph._home is None else graph._home)
-
-    def observe(self, *observations: Any) -> None:
-        """Have these observations, beside those of the parts."""
-        super().observe(*dict.fromkeys((*self.observations, *observations)))
-
-    def simplest(self) -> Runner:
-        """Return the only segment, if a run is nothing more, which can do all that graphs can; else this."""
-        if len(self._recorded) > 1:
-            return self
-        (segment,) = self._recorded
-        segment.beside, segment.retained = self.beside, self.retained
-        return segment
+        return self
 
     @property
     def parts(self) -> Sequence[Runner | HostPart]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
 from .._breaks.parts import HostTest
-from .._breaks.recording import give_up
+from .._breaks.recording import give_up, recording_of
+from .._core import capture_table
 from .._core.current_stream import current_stream
 from .._interpreter import boolean, caller, integer, runs_later
 from ..errors import CaptureError, GraphStateError
 from .flags import Flag, carry_on, check_carry, warn_if_endless
 from .native import BodyCapture, can_test, record
-from .recording import innermost, recording_of
 
 if TYPE_CHECKING:
     from .._core.capture import Capture, Captured
@@ -107,7 +107,7 @@ def while_(
         if carried:
             carry_on(stream, carried, results, what)
 
-    here = innermost()
+    here = _innermost()
     if here is None:
         count = 0
         while count != limit and (count % check_every or found.now()):
@@ -154,7 +154,7 @@ def cond(
     if otherwise is not None:
         _check_callable(otherwise, f"{what}: otherwise")
     boolean(native, f"{what}: native")
-    here = innermost()
+    here = _innermost()
     if here is None:
         if found.now():
             then()
@@ -165,6 +165,12 @@ def cond(
     found.check_place(capture.stream)
     bodies = [then] if otherwise is None else [then, otherwise]
     _record(capture, graph, HostTest("if", caller(), found, held=(flag,)), bodies, native)
+
+
+def _innermost() -> tuple[Capture, BaseGraph] | None:
+    """Return the capture that this thread has begun last, and its graph; None outside of captures."""
+    capture = capture_table.innermost()
+    return None if capture is None else (capture, capture_table.thread.graphs[id(capture)])
 
 
 def _check_callable(function: object, name: str) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .._breaks.parts import HostTest
     from .._core.graph import BaseGraph
     from ..backends.base import AnyBackend
-    from ..interop.base import FrameworkRecorder
 
 _capture_for_ever: list[object] = []
 """Streams whose captures can't be ended. To destroy one would end the process."""
@@ -66,9 +65,7 @@ class _Recorder:
     counted: int | None = None
     destroy_disturbs_captures = False
 
-    def __init__(
-        self, backend: AnyBackend, framework: FrameworkRecorder | None, condition: Any, number: int
-    ) -> None:
+    def __init__(self, backend: AnyBackend, framework: Any, condition: Any, number: int) -> None:
         self._backend = backend
         self.framework = framework
         """What records the graph, if that is not the backend."""
@@ -98,7 +95,7 @@ class _Recorder:
 def can_test(capture: Capture) -> bool:
     """Return True if the device can test flags in the graph of this capture."""
     backend, recorder = capture.backend, capture.recorder
-    recorded = recorder is backend or cast("FrameworkRecorder", recorder).records_bodies()
+    recorded = recorder is backend or cast("Any", recorder).records_bodies()
     return recorded and Capability.CONDITIONS in backend.capabilities(capture.stream.device)
 
 
@@ -111,13 +108,12 @@ def record(
     condition = backend.condition(stream._native, test.kind, len(bodies), *flag, test.limit)
     runs = partial(backend.runs, condition, stream._native)
     capture.retained.append((runs, stream.held(), test.held))
-    framework = None if capture.recorder is backend else cast("FrameworkRecorder", capture.recorder)
-    if isinstance(capture.recorder, _Recorder):
-        framework = capture.recorder.framework
+    recorder: Any = capture.recorder
+    framework = None if recorder is backend else getattr(recorder, "framework", recorder)
     for number, body in enumerate(bodies):
         before = capture.recorded()
-        recorder = _Recorder(backend, framework, condition, number)
-        found = _capture_body(capture, graph, recorder, test.what, body)
+        into = _Recorder(backend, framework, condition, number)
+        found = _capture_body(capture, graph, into, test.what, body)
         warn_if_endless(graph, test, backend, [found], backend.flag_test)
         if capture.recorded() not in (before, None):  # None: it is broken, which its end says
             raise CaptureError(

@@ -116,8 +116,9 @@ class Capture:
         "thread",
     )
 
-    makes: Callable[[Captured, bool, Stream, Lease], Runner] | None = None
-    """Makes what replays the graph, once it is captured, if that is not an ordinary runner."""
+    finished: Callable[..., Runner] | None = None
+    """``finished(runner, empty=...)`` returns what replays the graph, if that is more than what was captured
+    last."""
 
     def __init__(self, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
         self.place = place
@@ -273,6 +274,8 @@ class Capture:
         handle = stream_stack.make_current(entry, frameworks)
         note = partial(report_collective, self.observations)
         for framework in frameworks:
+            framework.clear_results()
+            entry.undos.append(framework.clear_results)
             undo = framework.observe_collectives(note)
             if undo is not None:
                 self._undos.append(undo)

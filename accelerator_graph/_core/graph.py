@@ -296,15 +296,15 @@ class BaseGraph:
             raise self._refusal("capture_end()", self._lost or fact)
         if capture._identity() is not interruptions.thread.identity or capture._token is NO_TOKEN:
             capture.check_thread("capture_end()")
-        keep = self._keeps != "executable"
-        kept = False
+        keep, kept = self._keeps != "executable", False
         try:
-            make = capture.makes or Runner
-            self._runner = runner = make(capture.end(), keep, capture.place.hold, capture.lease)
+            self._runner = runner = Runner(capture.end(), keep, capture.place.hold, capture.lease)
             runner.beside = capture.stream is not self._home
             runner.retained = (*capture.retained, *(self._retained or ()))
-            own = self._keep_observations(capture) if capture.observations or self._observers else 0
-            if runner.counted == own:
+            own = self._keep_observations(capture, runner) if capture.observations or self._observers else 0
+            if capture.finished is not None:
+                self._runner = runner = capture.finished(runner, empty=runner.counted == own)
+            elif runner.counted == own:
                 self._found_empty(capture.subject)
             kept = keep
             if self._keeps != "graph":
@@ -380,10 +380,8 @@ class BaseGraph:
             if observation is not None:
                 capture.observations.append(observation)
 
-    def _keep_observations(self, capture: Capture) -> int:
+    def _keep_observations(self, capture: Capture, runner: Runner) -> int:
         """Keep what stays of the observers; return how many nodes they have recorded."""
-        runner = self._runner
-        assert runner is not None
         lasting = [each for each in self._observers if isinstance(each, observers.Lasting) and each]
         if any(getattr(each, "keeps_graph", False) for each in capture.observations):
             runner.keeps_graph = True

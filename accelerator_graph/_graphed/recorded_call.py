@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from .._arrays.arrays import clear_autocast_caches, on_device, on_host
+from .._arrays.arrays import on_device, on_host
 from .._arrays.placement import only_our_streams, works_on_host, writable
 from .._arrays.signatures import Call, Leaves, Reader
 from .._core import stream_stack
@@ -235,16 +235,12 @@ def _capture(
 
     side = side_of(stream)
     side._follow(stream)
-    clear_autocast_caches()
-    try:
-        with graph(into, pool, side, breaks=breaks):
-            inputs.record_copies(side, leaves)
-            value = wanted.run(wanted.call, swap)
-        if breaks:
-            stream._follow(side)
-        return value
-    finally:
-        clear_autocast_caches()
+    with graph(into, pool, side, breaks=breaks):
+        inputs.record_copies(side, leaves)
+        value = wanted.run(wanted.call, swap)
+    if breaks:
+        stream._follow(side)
+    return value
 
 
 def _bind(wanted: Capturable, inputs: StaticInputs, into: Graph, result: Result, python: PythonState) -> str:

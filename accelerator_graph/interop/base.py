@@ -145,6 +145,13 @@ class Framework(ABC):
     def prepare(self, device: int) -> None:
         """Release cached memory before a capture, on a device where no capture is in progress."""
 
+    def clear_results(self) -> None:
+        """Drop results that it keeps for later calls, as torch's autocast keeps casts of weights.
+
+        Called when a capture begins and when it ends, and for each body of a loop or a branch in it. A graph
+        must not read what was computed outside of it, nor work behind a body what only that body computes.
+        """
+
     def route(
         self, pool: PoolId, handle: int, device: int, relaxed: Callable[[], AbstractContextManager[object]]
     ) -> Undo | None:

@@ -37,10 +37,6 @@ none can replace it, since the pool is an object of torch's."""
 NEW: PoolId = (0, 0)
 _graphs: dict[PoolId, set[int]] = {}
 """The recorders whose graphs torch has in a pool."""
-of_bodies: dict[PoolId, list[int]] = {}
-"""By the pool of a body the device, as often as torch has been told to use the pool."""
-of_no_graph: dict[int, Any] = {}
-"""By device: a generator that takes part in no capture, and so can't be used in one."""
 
 
 class Torch(Inspectable):
@@ -167,11 +163,15 @@ class Torch(Inspectable):
         if empty_pinned is not None:
             empty_pinned()
 
+    def clear_results(self) -> None:
+        """Drop the casts that autocast keeps, and the weights of parametrizations."""
+        clear_results(sys.modules["torch"])
+
     def release(self, pool: PoolId) -> None:
         """Forget what replaced the id of a pool, if nobody can use that id again; give up a body's memory."""
         while pool[0] and pool in instead:
             pool = instead.pop(pool) or NEW
-        for device in of_bodies.pop(pool, ()):
+        for device in TorchRecorder.of_bodies.pop(pool, ()):
             sys.modules["torch"]._C._cuda_releasePool(device, pool)
 
     def pool_contents(self, pool: PoolId, device: int) -> base.PoolContents:
@@ -268,6 +268,13 @@ class Torch(Inspectable):
         )
 
 
+def clear_results(torch: Any) -> None:
+    """Drop what torch keeps under ``autocast`` and under ``parametrize.cached``."""
+    torch.clear_autocast_cache()
+    parametrize = sys.modules.get("torch.nn.utils.parametrize")
+    getattr(parametrize, "_cache", {}).clear()
+
+
 # ---- by torch's functions in C where it has them: those make no objects ------------------------
 
 
@@ -311,6 +318,11 @@ class TorchRecorder(FrameworkRecorder):
 
     It does not serialise replays: ``CUDAGraph.replay`` advances the generators before it launches, unguarded.
     """
+
+    of_bodies: ClassVar[dict[PoolId, list[int]]] = {}
+    """By the pool of a body its device, as often as torch has been told to use the pool."""
+    of_no_graph: ClassVar[dict[int, Any]] = {}
+    """By device: a generator that takes part in no capture, and so can't be used in one."""
 
     backend: AnyBackend
     pool: PoolId
@@ -373,8 +385,8 @@ class TorchRecorder(FrameworkRecorder):
             self.torch_graph = graph = (getattr(kind, "torchs_own", None) or kind)(keep_graph=True)
             if not decides_itself(graph.__class__):
                 self.generators = [torch.cuda.default_generators[device], *self._registered]
-                if device not in of_no_graph:
-                    of_no_graph[device] = torch.Generator(f"cuda:{device}")
+                if device not in self.of_no_graph:
+                    self.of_no_graph[device] = torch.Generator(f"cuda:{device}")
                 for generator in self._registered:
                     graph.register_generator_state(generator)
             self._together = _graphs.setdefault(self.pool, set())
@@ -533,7 +545,7 @@ class TorchRecorder(FrameworkRecorder):
         from ._torch.bodies import body
 
         self._borrowed = self._borrowed or self.backend.borrow_capture(self.stream)
-        return body(sys.modules["torch"], self.device, pool, what, self.generators)
+        return body(sys.modules["torch"], self, pool, what)
 
     def lends(self, made: TorchRecorder | Executable) -> bool:
         """Return True if it is known that no random number is drawn."""

@@ -71,6 +71,9 @@ class First(Framework):
     def use_stream(self, handle, device):
         return self._does("use_stream", handle, device)
 
+    def clear_results(self):
+        self._does("clear")
+
     def route(self, pool, handle, device, relaxed):
         with relaxed():
             return self._does("route", pool, handle, device)
@@ -141,7 +144,8 @@ def test_every_framework_takes_part_and_each_step_is_undone(stream, two, fails):
     assert asked("route") == [(name, pool, *at) for name in names]
     assert asked("observe") == [(name, pool) for name in names]
     assert asked("collectives") == [(name,) for name in names]
-    assert [what for what in steps if what != "prepare"] == [
+    assert asked("clear") == [("First",), ("Second",), ("Second",), ("First",)]
+    assert [what for what in steps if what not in ("prepare", "clear")] == [
         each for each in ("use_stream", "collectives", "route", "observe") for _ in names
     ]
     for what in ("observe", "collectives", "route", "use_stream"):

@@ -69,6 +69,9 @@ class Fake(Framework):
     def current_stream(self, device=None):
         return current.handle, 0
 
+    def clear_results(self):
+        casts.clear()
+
     def use_stream(self, handle, device):
         before, current.handle = current.handle, handle
         calls.append(("use", handle))
@@ -226,7 +229,6 @@ def module(name):
     package._foreach_copy_ = copy_all
     package.strided = "strided"
     package.inference_mode = inference_mode
-    package.clear_autocast_cache = casts.clear
     package.is_grad_enabled = lambda: modes["grad"]
     package.is_inference_mode_enabled = lambda: modes["inference"]
     package.is_autocast_enabled = lambda kind: modes["autocast"] and kind == Place.type

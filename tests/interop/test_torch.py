@@ -1267,7 +1267,7 @@ def test_a_body_has_a_pool_of_its_own_while_it_is_recorded(torch, repeated):
     g.reset()
     ownership.drain()
     assert not pool_uses
-    assert not interop_torch.of_bodies
+    assert not interop_torch.TorchRecorder.of_bodies
 
 
 @pytest.mark.parametrize("which", ["default", "registered", "unknown"])

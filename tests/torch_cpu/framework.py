@@ -17,6 +17,7 @@ from accelerator_graph.interop._torch.collectives import observe_collectives
 from accelerator_graph.interop._torch.observing import observe_operators
 from accelerator_graph.interop._torch.verifying import fill_new
 from accelerator_graph.interop.base import FrameworkRecorder, Inspectable
+from accelerator_graph.interop.torch import clear_results
 
 NAME = "torch_cpu"
 """This package, as frameworks are named: beside the built-in ``torch``."""
@@ -34,6 +35,9 @@ class TorchOnCpu(Inspectable):
 
     def backend(self):
         return "cpu"
+
+    def clear_results(self):
+        clear_results(torch)
 
     def recorder(self, backend, pool, device, generators):
         return CpuRecorder(backend, pool)

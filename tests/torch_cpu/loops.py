@@ -1,7 +1,11 @@
 """Loops and branches of programs in torch, with its build for the CPU."""
 
+from copy import deepcopy
+from functools import partial
+
 import pytest
 import torch
+from torch.nn.utils import parametrize
 
 import accelerator_graph as ag
 
@@ -91,6 +95,37 @@ def test_each_run_of_a_body_draws_new_random_numbers(stream):
         assert x.max() == 8  # three times by two
     assert all(80 < each < 170 for each in left), left  # an eighth; one mask three times would leave half
     assert left[0] != left[1]
+
+
+@pytest.mark.promise("control-casts")
+@pytest.mark.parametrize("breaks", [False, True])
+@pytest.mark.parametrize("control", [ag.cond, ag.while_, None], ids=["cond", "while_", "none"])
+@pytest.mark.parametrize("keeping", [partial(torch.autocast, "cpu", torch.bfloat16), parametrize.cached])
+def test_what_torch_keeps_of_weights_stays_out_of_graphs_and_in_bodies(stream, control, breaks, keeping):
+    layer, x, result = torch.nn.Linear(8, 8), torch.randn(2, 8), torch.zeros(2, 8)
+    parametrize.register_parametrization(layer, "bias", torch.nn.Tanh())
+    flag, graph = torch.zeros(1).bool(), ag.Graph()
+
+    def body():
+        result.copy_(layer(x))
+
+    def change():
+        for parameter in layer.parameters():
+            parameter.normal_()
+
+    with torch.no_grad(), keeping():
+        layer(x)
+        with ag.graph(graph, breaks=breaks):
+            if control is not None:
+                control(flag, body)
+            body()
+        change()
+        assert torch.equal(layer(x), deepcopy(layer)(x))
+        change()
+    graph.replay()
+    stream.synchronize()
+    with torch.no_grad(), keeping():
+        assert torch.equal(result, layer(x).float())
 
 
 @pytest.mark.promise("control-gradients")

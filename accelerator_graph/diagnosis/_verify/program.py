@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..._arrays.arrays import clear_autocast_caches
 from ..._arrays.containers import rebuild
 from ..._arrays.signatures import Reader
 from ..._core import stream_stack
@@ -198,12 +197,8 @@ class Program:
             made.register_generator_state(generator)
         side = side_of(stream)
         side._follow(stream)
-        clear_autocast_caches()
-        try:
-            with graph(made, None, side):
-                result = self._call(by_id)
-        finally:
-            clear_autocast_caches()
+        with graph(made, None, side):
+            result = self._call(by_id)
         self.outputs = self.arrays_of(result, "result")
 
     def close(self) -> None:
