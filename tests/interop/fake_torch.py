@@ -371,6 +371,7 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         Stream=Generic,
         Generator=Generator,
         AcceleratorError=AcceleratorError,
+        clear_autocast_cache=lambda: None,
         version=SimpleNamespace(hip=None, cuda="12.8"),
         fill=lambda array, value: fill(array, value, current_stream().cuda_stream),
         rand=rand,
