@@ -646,7 +646,10 @@ class Graph(BaseGraph):
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes were captured.
+        """How many nodes were captured. Those inside other nodes are not counted.
+
+        A graph in segments has the nodes of all segments, also of those in its loops and branches. What is
+        between segments is no such node, though `describe` lists it as one.
 
         Raises `GraphStateError` if nothing was captured, and `UnsupportedError` if the backend can't count.
         """

@@ -77,8 +77,6 @@ class Recording:
         self._names: dict[str, object] = {}
         self._open: list[tuple[Mark, Mark]] = []
         """The labels that are open at a break, in the segment and in the whole graph."""
-        self.on_device: tuple[Capture | None, str] = None, ""
-        """The capture of the body that is recorded now and that the device runs, and which body it is."""
         self._inside = 0
         """In how many bodies of loops and branches the present segment is."""
         self._entry: stream_stack.Entry | None = None
@@ -149,14 +147,16 @@ class Recording:
         CaptureError
             It has begun one for the body of a loop or a branch that the device tests.
         """
-        body, what = self.on_device
-        if capture_table.is_innermost(body):
+        found, own = capture_table.innermost(), self._graph._capture
+        if found is None or found is own:
+            return found is not None
+        if capture_table.thread.graphs.get(id(found)) is self._graph:
             raise CaptureError(
-                f"a mark can't break the capture in the body of {what}, whose flag the device tests; pass "
-                "native=False there, and the host does.",
+                f"a mark can't break {found.subject}, whose flag the device tests; pass native=False "
+                "there, and the host does.",
                 reason="illegal_call",
             )
-        return capture_table.is_innermost(self._graph._capture)
+        return False
 
     def name(self, name: str, obj: object) -> None:
         """Name a live object."""
@@ -253,28 +253,18 @@ class Recording:
             made.streams = tuple(as_stream(each, self._place.stream.backend) for each in streams)
             made.modes = tuple(found for each in interop.loaded() if (found := each.modes()) is not None)
             self._runner.settle()
-            result = self._between(made, function, args, kwargs)
+            thread.calls += 1
+            try:
+                result = self._outside(made.observations, function, args, kwargs)
+            except BaseException as error:
+                error.add_note(f"It came from {made.what}.")
+                raise
             made.first(result, args, kwargs, self._place.stream)
             self._runner.steps.append(made)
             self.begin_segment()
             return result
         except BaseException as error:
             give_up(self._graph, self, error, made.what)
-            raise
-
-    def _between(
-        self,
-        made: EagerCall,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
-        """Make an eager call of the capture."""
-        thread.calls += 1
-        try:
-            return self._outside(made.observations, function, args, kwargs)
-        except BaseException as error:
-            error.add_note(f"It came from {made.what}.")
             raise
 
     def _outside(

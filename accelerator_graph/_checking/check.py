@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,9 +46,9 @@ def use_of(obj: object, captured: Captured, retained: Iterable[object]) -> str:
 
     Known are the addresses in the graph that are surely pointers, and the arguments that were `retained`.
     """
-    own = _extents(obj)
+    own = [*_spans_of([obj], _elements)]
     for each in _leaves_of(retained):
-        if each is obj or any(_overlap(x, y) for x in own for y in _extents(each)):
+        if each is obj or any(_overlap(x, y) for x in own for y in _spans_of([each], _elements)):
             return "it is an argument of work there"
     try:
         pointers = _definition(captured).addresses.pointers if own else []
@@ -126,9 +126,7 @@ def may_write(
     if not kinds <= _WITH_POINTERS:
         return True
     found = addresses(contents, backend.parameters(graph), {})
-    whole = range(0)
-    with suppress(Exception):  # an object of somebody else's that is not an array
-        whole = span_of(obj, memory_of(obj))
+    whole = next(_spans_of([obj], _memory), range(0))
     return found.unread > 0 or any(
         each.address in whole
         or _overlap(_used(each), element)
@@ -150,8 +148,7 @@ def _is_given(element: range, nodes: Iterable[GraphNode], retained: Iterable[obj
             written.append(range(node.target, node.target + node.nbytes))
     if hosts != len(calls) or not all(_is_numpys(work) for work, *_ in calls):
         return True
-    for each in _leaves_of([calls, *(getattr(work, "__self__", None) for work, *_ in calls)]):
-        written += _extents(each)
+    written += _spans_of([calls, *(getattr(work, "__self__", None) for work, *_ in calls)], _elements)
     return any(_overlap(each, element) for each in written)
 
 
@@ -307,7 +304,7 @@ class _Places:
         arrays, changes = _watched(runner), None if runner.executable is None else runner.executable.changes
         kept = [*runner.retained, *retained, *(() if changes is None else changes.kept)]
         alive = [each.span for each in arrays if each.is_there()]
-        self._living = _Spans([*own, *alive, *_spans_of(kept)])
+        self._living = _Spans([*own, *alive, *_spans_of(kept, _memory)])
         self._own_pools = _pools_of(runner)
         self._pools = _pools_of_graphs(runner)
         blocks = [
@@ -442,21 +439,20 @@ class _Spans:
         return at >= 0 and address < self._stops[at]
 
 
-def _spans_of(objects: Iterable[object]) -> Iterator[range]:
-    """Yield the addresses of the memory of the arrays among objects, and in their containers."""
+def _spans_of(objects: Iterable[object], span: Callable[[object], range]) -> Iterator[range]:
+    """Yield the addresses of the arrays among objects, and in their containers: `_memory` or `_elements`."""
     for each in _leaves_of(objects):
         with suppress(Exception):  # an object of somebody else's that is not an array
-            if span := span_of(each, memory_of(each)):
-                yield span
+            if found := span(each):
+                yield found
 
 
-def _extents(obj: object) -> list[range]:
-    """Return the addresses of the elements of arrays: of this one, or of those in a container."""
-    found: list[range] = []
-    for each in _leaves_of([obj]):
-        with suppress(Exception):
-            found += filter(None, [range(*(extent(each) or (0, 0)))])
-    return found
+def _memory(array: object) -> range:
+    return span_of(array, memory_of(array))
+
+
+def _elements(array: object) -> range:
+    return range(*(extent(array) or (0, 0)))
 
 
 def _used(pointer: Pointer) -> range:

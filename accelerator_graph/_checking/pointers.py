@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import NamedTuple
 
 from ..backends.base import GraphNode, NodeParameters, NodeSetter
@@ -87,10 +86,10 @@ def _with_those_inside(
 ) -> Iterator[tuple[GraphNode, NodeParameters | None, tuple[GraphNode, ...]]]:
     """Yield a node and those inside it, with their parameters where they are known, and the nodes around."""
     yield node, captured, around
-    for number, (body, _) in enumerate(node.bodies):
-        inside = captured.inside if captured is not None and not number else ()
-        for each, parameters in zip_longest(body, inside[: len(body)]):
-            yield from _with_those_inside(each, parameters, (*around, node))
+    inside = iter(() if captured is None else captured.inside)
+    for body, _ in node.bodies:
+        for each in body:
+            yield from _with_those_inside(each, next(inside, None), (*around, node))
 
 
 def _named(node: GraphNode, blocks: Sequence[bytes]) -> Iterator[tuple[str, int | None, bool]]:

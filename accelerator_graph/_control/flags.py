@@ -44,18 +44,21 @@ class Flag:
         It is neither, or has another number of elements or another type.
     """
 
-    __slots__ = ("_readable_by", "memory", "nbytes", "obj", "what")
+    __slots__ = ("memory", "nbytes", "obj", "what")
 
     def __init__(self, obj: Any, what: str) -> None:
         self.obj = obj
         self.what = what
-        self._readable_by: object = None
-        """The backend that has been found to read it."""
         self.memory: Any
         self.nbytes: int
         """The bytes of the element."""
         if isinstance(obj, tuple):
-            self.memory, self.nbytes = self._named(obj)
+            if len(obj) != 2 or obj[1] not in _SIZES:
+                raise TypeError(
+                    f"{what}: the flag as a tuple must be memory and the name of its type, one of "
+                    f"{', '.join(_SIZES)}, not {obj!r}."
+                )
+            self.memory, self.nbytes = obj[0], _SIZES[obj[1]]
             return
         kind, itemsize, count = _element_of(obj)
         if kind is None:
@@ -73,20 +76,17 @@ class Flag:
         span = extent(obj)
         self.memory, self.nbytes = (obj if span is None else span[0]), itemsize
 
-    def _named(self, pair: tuple[Any, ...]) -> tuple[Any, int]:
-        if len(pair) != 2 or pair[1] not in _SIZES:
-            raise TypeError(
-                f"{self.what}: the flag as a tuple must be memory and the name of its type, one of "
-                f"{', '.join(_SIZES)}, not {pair!r}."
-            )
-        return pair[0], _SIZES[pair[1]]
-
     def has_address(self) -> bool:
         """Return True if it is known where the flag is."""
         return isinstance(self.memory, int)
 
-    def check_place(self, stream: Stream) -> None:
-        """Raise TypeError or ValueError if work on a stream can't write the flag."""
+    def check(self, stream: Stream) -> None:
+        """Raise TypeError or ValueError if work on a stream can't write it.
+
+        Raises `UnsupportedError` if none can read it.
+        """
+        if Capability.ENQUEUE not in stream._backend.capabilities(stream.device):
+            raise unsupported(stream._backend, Capability.ENQUEUE)
         if not isinstance(self.obj, tuple) and array_type_of(self.obj) is not None:
             check_place(self.obj, f"{self.what}: the flag", stream)
 
@@ -107,16 +107,12 @@ class Flag:
             if works_on_host(stream):
                 stream.synchronize()
             return bool(self.obj.item())
+        self.check(stream)
         return self.read(stream)
 
     def read(self, stream: Stream) -> bool:
-        """Return what it is once all work on a stream is done."""
-        backend = stream._backend
-        if self._readable_by is not backend:
-            if Capability.ENQUEUE not in backend.capabilities(stream.device):
-                raise unsupported(backend, Capability.ENQUEUE)
-            self._readable_by = backend
-        return any(backend.read(stream._native, self.memory, self.nbytes))
+        """Return what it is once all work on a stream is done, on which `check` has found it readable."""
+        return any(stream._backend.read(stream._native, self.memory, self.nbytes))
 
 
 def _element_of(obj: Any) -> tuple[str | None, int, int]:

@@ -115,7 +115,7 @@ def while_(
             count += 1
         return Loop(lambda: count)
     capture, graph = here
-    found.check_place(capture.stream)
+    found.check(capture.stream)
     held = (flag, carried)
     test = HostTest("while", caller(), found, limit, check_every, held)
     return Loop(_record(capture, graph, test, [lambda: once(current_stream())], native))
@@ -162,7 +162,7 @@ def cond(
             otherwise()
         return
     capture, graph = here
-    found.check_place(capture.stream)
+    found.check(capture.stream)
     bodies = [then] if otherwise is None else [then, otherwise]
     _record(capture, graph, HostTest("if", caller(), found, held=(flag,)), bodies, native)
 

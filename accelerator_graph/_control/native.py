@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from .._breaks.marks import thread
 from .._breaks.recording import cut_off
 from .._core import capture_table
 from .._core.capture import Capture, Collectives, Where, notify, part_of, report_collective
@@ -140,13 +139,10 @@ def _capture_body(
     capture.recorder = recorder  # type: ignore[assignment]
     capture.what = what
     notify(parent.observations, "inside", capture)
-    breaks, inside = thread.recording, _Inside(capture, what)
-    around = None if breaks is None else breaks.on_device
+    inside = _Inside(capture, what)
     parent.observations.append(inside)
     try:
         capture.begin(graph)
-        if breaks is not None:
-            breaks.on_device = capture, what
         framework = recorder.framework
         with nullcontext() if framework is None else framework.body(capture.lease.id, what):
             body()
@@ -164,8 +160,6 @@ def _capture_body(
             raise failure from error
         raise
     finally:
-        if breaks is not None and around is not None:
-            breaks.on_device = around
         if inside in parent.observations:
             parent.observations.remove(inside)
     parent.retained += [capture.lease, *capture.retained]

@@ -36,11 +36,6 @@ def innermost() -> Capture | None:
     return next(reversed(thread.unfinished.values()), None)
 
 
-def is_innermost(capture: Capture | None) -> bool:
-    """Return True if this thread has begun a capture, and none since."""
-    return capture is not None and innermost() is capture
-
-
 class _Measuring(threading.local):
     depth = 0
 

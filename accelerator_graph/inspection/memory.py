@@ -46,7 +46,7 @@ class GraphMemory(NamedTuple):
     backend: str
     device: int
     nodes: int | None
-    """How many nodes the graph has; None if the backend does not know."""
+    """`Graph.num_nodes`; None if the backend can't count."""
     executable: MemoryAmount
     """The memory of the executable on the device."""
     executable_host: MemoryAmount

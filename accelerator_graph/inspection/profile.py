@@ -20,7 +20,7 @@ class GraphProfile(NamedTuple):
     device: int
     """Ordinal of the device."""
     nodes: int | None
-    """How many nodes the graph has; None if the backend does not report."""
+    """`Graph.num_nodes`; None if the backend can't count."""
     times: tuple[float, ...]
     """The time of each replay in microseconds, in their order."""
     labels: tuple[LabelTime, ...] = ()

@@ -164,8 +164,10 @@ class Torch(Inspectable):
             empty_pinned()
 
     def clear_results(self) -> None:
-        """Drop the casts that autocast keeps, and the weights of parametrizations."""
-        clear_results(sys.modules["torch"])
+        """Drop what torch keeps under ``autocast`` and under ``parametrize.cached``."""
+        modules = sys.modules
+        modules["torch"].clear_autocast_cache()
+        getattr(modules.get("torch.nn.utils.parametrize"), "_cache", {}).clear()
 
     def release(self, pool: PoolId) -> None:
         """Forget what replaced the id of a pool, if nobody can use that id again; give up a body's memory."""
@@ -266,13 +268,6 @@ class Torch(Inspectable):
         return observe_collectives(
             self.torch, note, lambda tensor: tensor.device.type != "cpu" and capturing()
         )
-
-
-def clear_results(torch: Any) -> None:
-    """Drop what torch keeps under ``autocast`` and under ``parametrize.cached``."""
-    torch.clear_autocast_cache()
-    parametrize = sys.modules.get("torch.nn.utils.parametrize")
-    getattr(parametrize, "_cache", {}).clear()
 
 
 # ---- by torch's functions in C where it has them: those make no objects ------------------------

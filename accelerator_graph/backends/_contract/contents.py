@@ -157,7 +157,7 @@ class NodeParameters(NamedTuple):
     """What else the node consists of: a kernel's function and geometry, the size of a copy, ... Nodes with
     the same `rest` differ in their blocks at most."""
     inside: tuple[NodeParameters, ...] = ()
-    """Of a child graph: its nodes."""
+    """Of a child graph, its nodes. Of a conditional one, whose blocks are None, those of its bodies."""
 
 
 class Change(NamedTuple):
@@ -362,14 +362,14 @@ def _check_place(blocks: Sequence[Sized], block: int, offset: int, size: int) ->
 def addresses_in(nodes: Iterable[NodeParameters]) -> set[int] | None:
     """Return every number among the parameters that could be an address: all aligned words.
 
-    None if there is a node whose parameters are not known.
+    None if there is a node whose parameters are not known. A conditional node has none but those inside.
     """
     found: set[int] = set()
     for node in nodes:
         inside = addresses_in(node.inside)
-        if inside is None or node.blocks is None:
+        if inside is None or (node.blocks is None and not node.inside):
             return None
         found |= inside
-        for block in node.blocks:
+        for block in node.blocks or ():
             found.update(memoryview(block)[: len(block) // _WORD * _WORD].cast("Q"))
     return found

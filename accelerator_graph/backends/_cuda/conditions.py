@@ -100,57 +100,47 @@ class Tests:
         relaxed = driver.relaxed(place).run
         module = relaxed(driver.call, "cuModuleLoadData", PTX)
         self.kernel: Any = driver.call("cuModuleGetFunction", module, KERNEL)
-        self.allocate = partial(relaxed, driver.call, "cuMemAlloc", 8 * _COUNTERS)
+        self._allocate = partial(relaxed, driver.call, "cuMemAlloc", 8 * _COUNTERS)
         self.free: deque[int] = deque()
-        self.more()
 
-    def more(self) -> None:
-        """Get memory for more counts."""
-        memory = int(self.allocate())
-        self.free.extend(range(memory, memory + 8 * _COUNTERS, 8))
+    def count(self) -> int:
+        """Return the address of a count that is used by nobody else, until that is among the free ones."""
+        if not self.free:
+            memory = int(self._allocate())
+            self.free.extend(range(memory, memory + 8 * _COUNTERS, 8))
+        return self.free.popleft()
 
 
 class Condition:
     """A conditional node, with what its test needs."""
 
-    __slots__ = (
-        "__weakref__",
-        "bodies",
-        "count",
-        "flag",
-        "handle",
-        "kind",
-        "limit",
-        "nbytes",
-        "root",
-        "tests",
-    )
+    __slots__ = ("__weakref__", "_arguments", "_kernel", "bodies", "count", "kind", "root")
 
     def __init__(
-        self, tests: Tests, root: tuple[int, Any], kind: str, flag: int, nbytes: int, limit: int | None
+        self,
+        tests: Tests,
+        root: tuple[int, Any],
+        kind: str,
+        handle: int,
+        flag: int,
+        nbytes: int,
+        limit: int | None,
     ) -> None:
-        self.tests = tests
         self.root = root
         """The graph that is captured, in which this is, however deep, and the stream of its capture."""
         self.kind = kind
-        self.flag = flag
-        self.nbytes = nbytes
-        self.limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
-        if not tests.free:
-            tests.more()
-        self.count = tests.free.popleft()
+        self.count = tests.count()
         """The address of the number of runs."""
         finalize(self, tests.free.append, self.count).atexit = False
-        self.handle: Any = None
+        most = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
+        of_count = c_uint64(self.count), c_uint64(most)
+        self._kernel = tests.kernel
+        self._arguments = c_uint64(handle), c_uint64(flag), c_uint32(nbytes), *of_count
         self.bodies: list[Any] = []
 
     def test(self, backend: Any, stream: Any, *, entry: bool) -> None:
         """Record the kernel."""
-        arguments = (
-            *(c_uint64(int(self.handle)), c_uint64(self.flag), c_uint32(self.nbytes)),
-            *(c_uint64(self.count), c_uint64(self.limit), c_uint32(entry)),
-        )
-        backend.launch(stream, self.tests.kernel, *arguments, grid=1, block=1)
+        backend.launch(stream, self._kernel, *self._arguments, c_uint32(entry), grid=1, block=1)
 
 
 class Body(Handle):
@@ -176,12 +166,12 @@ def begin_condition(
             tests = driver.tests[int(place)] = Tests(driver, place)
         graph = driver.position(stream).graph
         root = driver.roots.get(int(graph)) or (int(graph), stream)
-        found = Condition(tests, root, kind, flag, nbytes, limit)
-        found.handle = driver.call("cuGraphConditionalHandleCreate", graph, place, 0, 0)
+        handle = driver.call("cuGraphConditionalHandleCreate", graph, place, 0, 0)
+        found = Condition(tests, root, kind, int(handle), flag, nbytes, limit)
         found.test(backend, stream, entry=True)
         params = api.CUgraphNodeParams()
         params.type = api.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
-        params.conditional.handle, params.conditional.ctx = found.handle, place
+        params.conditional.handle, params.conditional.ctx = handle, place
         params.conditional.type = getattr(
             api.CUgraphConditionalNodeType, f"CU_GRAPH_COND_TYPE_{kind.upper()}"
         )

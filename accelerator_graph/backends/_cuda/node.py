@@ -532,24 +532,34 @@ class _ChildGraph(Node):
 
 
 class _Conditional(Node):
-    """Only drivers and bindings from CUDA 13.2 on report its bodies."""
+    """Only drivers and bindings from CUDA 13.2 on report its bodies, unless the library has recorded them."""
 
     call = "cuGraphNodeGetParams"
 
-    def describe(self, node: GraphNode) -> GraphNode:
+    @cached_property
+    def _bodies(self) -> tuple[str, Sequence[Any]]:
+        """Its name, and its bodies as far as they are known."""
         own = self.driver.bodies.get(int(self.handle))
         if own is not None:
-            bodies = tuple(list_nodes(self.driver, body, settable=False) for body in own.bodies)
-            return node._replace(name=own.kind, bodies=bodies)
+            return own.kind, own.bodies
         if not hasattr(self.driver.api, self.call):
-            return node
-        params = self.params.conditional  # reads the memory of the whole, but does not keep it
-        bodies = tuple(list_nodes(self.driver, body, settable=False) for body in params.phGraph_out)
+            return "", ()
         try:
-            name = params.type.name.removeprefix("CU_GRAPH_COND_TYPE_").lower()
+            params = self.params.conditional  # reads the memory of the whole, but does not keep it
+            return params.type.name.removeprefix("CU_GRAPH_COND_TYPE_").lower(), params.phGraph_out
+        except AcceleratorGraphError:
+            return "", ()
         except ValueError:  # a driver that is newer than the binding
-            name = ""
-        return node._replace(name=name, bodies=bodies)
+            return "", params.phGraph_out
+
+    def describe(self, node: GraphNode) -> GraphNode:
+        name, bodies = self._bodies
+        contents = tuple(list_nodes(self.driver, body, settable=False) for body in bodies)
+        return node._replace(name=name, bodies=contents)
+
+    def parameters(self) -> NodeParameters:
+        inside = (each for body in self._bodies[1] for each in self.reader.parameters(body))
+        return NodeParameters(self.kind, None, inside=tuple(inside))
 
 
 _KINDS: dict[str, type[Node]] = {
