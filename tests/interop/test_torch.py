@@ -1265,6 +1265,7 @@ def test_a_body_has_a_pool_of_its_own_while_it_is_recorded(torch, repeated):
     g.replay()
     assert (value(x), value(y), loops[0].count) == (3, 4, 3)
     g.reset()
+    gc.collect()
     ownership.drain()
     assert not pool_uses
     assert not interop_torch.TorchRecorder.of_bodies
