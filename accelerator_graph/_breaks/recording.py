@@ -312,7 +312,7 @@ class Recording:
         self._inside += 1
         self.begin_segment()
         body()
-        if self._graph._capture is None:
+        if self._graph._capture is None or runner.ended:  # or the body has begun another one
             raise cut_off(part.what)
         self._leave_segment(self.end_segment(f"the end of a body of {part.what}"))
         steps = runner.steps

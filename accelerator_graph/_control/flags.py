@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .._arrays.arrays import ArrayType, array_type_of, copy_all, on_device, on_host
-from .._arrays.placement import check_place, extent, works_on_host
+from .._arrays.placement import check_place, extent, works_on_host, writable
 from .._breaks.parts import EagerCall, HostTest
 from .._core.current_stream import current_stream
 from .._core.observers import ambient
@@ -53,7 +53,7 @@ class Flag:
         self.nbytes: int
         """The bytes of the element."""
         if isinstance(obj, tuple):
-            if len(obj) != 2 or obj[1] not in _SIZES:
+            if len(obj) != 2 or not isinstance(obj[1], str) or obj[1] not in _SIZES:
                 raise TypeError(
                     f"{what}: the flag as a tuple must be memory and the name of its type, one of "
                     f"{', '.join(_SIZES)}, not {obj!r}."
@@ -71,6 +71,8 @@ class Flag:
                 f"{what}: the flag must be boolean or an integer, not of type {obj.dtype}; compare it with "
                 "something on the device."
             )
+        if isinstance(obj, Hashable) and not writable(obj):
+            raise TypeError(f"{what}: the flag is a NumPy scalar, which never changes; pass an array.")
         if count != 1:
             raise ValueError(f"{what}: the flag must have one element, not {count}; reduce it on the device.")
         span = extent(obj)
@@ -93,20 +95,18 @@ class Flag:
     def now(self) -> bool:
         """Return what it is once all work on the current stream is done, outside of a capture."""
         stream = current_stream(required=False)
-        if stream is None:
-            if isinstance(self.obj, tuple):
-                raise TypeError(f"{self.what}: {self.obj!r} is read on the current stream; make one current.")
-            return bool(self.obj.item())
-        if stream._is_capturing():
+        if stream is not None and stream._is_capturing():
             raise CaptureError(
                 f"{self.what}: the current stream is being captured, and not by a Graph of this thread; "
                 "capture it with accelerator_graph.Graph, whose captures know loops and branches.",
                 reason="foreign_capture",
             )
-        if not isinstance(self.obj, tuple) and hasattr(self.obj, "item"):  # in its own library's order
-            if works_on_host(stream):
+        if hasattr(self.obj, "item"):  # in its own library's order
+            if stream is not None and works_on_host(stream):
                 stream.synchronize()
             return bool(self.obj.item())
+        if stream is None:
+            raise TypeError(f"{self.what}: {self.obj!r} is read on the current stream; make one current.")
         self.check(stream)
         return self.read(stream)
 

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from array import array
 from contextlib import nullcontext
 from functools import partial
 
@@ -224,6 +225,8 @@ def test_a_flag_can_be_memory_with_a_type(stream):
         ((np.zeros(1), int), TypeError, "must be boolean or an integer, not of type float64"),
         (((123, "float32"), int), TypeError, "must be memory and the name of its type, one of bool"),
         (((123,), int), TypeError, "must be memory and the name of its type"),
+        (((123, ["int32"]), int), TypeError, "must be memory and the name of its type"),
+        ((np.zeros(2).any(), int), TypeError, "the flag is a NumPy scalar, which never changes"),
         ((np.zeros(1, bool), 3), TypeError, "while_: the body must be a function, not 3"),
         ((np.zeros(1, bool), int, 3), TypeError, "while_: carry must be arrays that can be copied, not 3"),
         ((np.zeros(1, bool), int, [bytearray(8)]), TypeError, "arrays that can be copied, not bytearray"),
@@ -320,14 +323,14 @@ def test_a_capture_whose_body_raised_can_not_go_on(stream):
 
 
 @WAYS
-@pytest.mark.parametrize("end", ["reset", "capture_end"])
+@pytest.mark.parametrize("calls", [["reset"], ["capture_end"], ["reset", "capture_begin"]])
 @pytest.mark.promise("control-failures")
-def test_a_capture_that_is_ended_in_a_body_is_refused(stream, capture, end):
+def test_a_capture_that_is_ended_in_a_body_is_refused(stream, capture, calls):
     graph, flag = ag.Graph(), np.ones(1, bool)
 
     def body():
         with capture(graph):
-            ag.while_(flag, lambda: (launch(int), getattr(graph, end)()))
+            ag.while_(flag, lambda: (launch(int), [getattr(graph, each)() for each in calls]))
 
     with pytest.raises(ag.CaptureError, match="ended, or was abandoned, in a body of"):
         body()
@@ -583,6 +586,8 @@ def test_without_a_stream_the_flag_is_read_and_the_body_called():
     assert log == [1, 1, 1, "otherwise"]
     with pytest.raises(TypeError, match="is read on the current stream; make one current"):
         ag.cond((n.ctypes.data, "int64"), int)
+    with pytest.raises(TypeError, match="is read on the current stream; make one current"):
+        ag.cond(array("i", [1]), int)
 
 
 def with_loops(graph, log, flag):

@@ -76,6 +76,104 @@ def test_a_module_with_a_loop(stream):
         assert ag.verify(net, x).verdict == "right"
 
 
+def decoder():
+    """Greedy decoding with a cache of keys, which is written at an index, until a token or the end."""
+    embed, key, head = torch.nn.Embedding(20, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 20)
+
+    def decode(start):
+        tokens, keys = torch.zeros(16, dtype=torch.long), torch.zeros(16, 8)
+        tokens[:1] = start
+        at, going = torch.zeros(1, dtype=torch.long), torch.ones(1, dtype=torch.bool)
+
+        def step():
+            x = embed(tokens.index_select(0, at))
+            keys.index_copy_(0, at, key(x))
+            seen = (x @ keys.T).masked_fill(torch.arange(16) > at, -torch.inf)
+            token = head(seen.softmax(1) @ keys).argmax(1)
+            at.add_(1)
+            tokens.index_copy_(0, at, token)
+            torch.logical_and(token != 3, at < 15, out=going)
+
+        ag.while_(going, step)
+        return tokens, at
+
+    return decode, [(torch.tensor([token]),) for token in (1, 7, 12)]
+
+
+def adaptive_steps():
+    """Steps of an oscillator that are accepted or tried again, shorter."""
+
+    def solve(y, end):
+        y, time, step, taken = (
+            y.clone(),
+            torch.zeros(()),
+            torch.full((), 0.5),
+            torch.zeros((), dtype=torch.long),
+        )
+        going = time < end
+
+        def try_one():
+            size = torch.minimum(step, end - time)
+            slope = torch.stack((y[1], 5 * (1 - y[0] ** 2) * y[1] - y[0]))
+            there = y + size * slope
+            error = (size / 2 * (torch.stack((there[1], -there[0])) - slope)).norm() / 0.05
+
+            def accept():
+                y.copy_(there)
+                time.add_(size)
+                taken.add_(1)
+
+            ag.cond(error < 1, accept, lambda: step.mul_(0.5))
+            step.mul_(1.1)
+            torch.lt(time, end - 1e-6, out=going)
+
+        ag.while_(going, try_one, limit=500)
+        return y, taken, step
+
+    return solve, [(torch.tensor([2.0, 0.0]), torch.tensor(end)) for end in (0.3, 1.0, 0.0)]
+
+
+def scaled_training():
+    """A step of training that is left out if a gradient is not finite."""
+    net, scale = torch.nn.Linear(4, 2), torch.full((), 4.0)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    for each in net.parameters():
+        each.grad, optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each), torch.zeros_like(each)
+
+    def train(x):
+        optimizer.zero_grad(set_to_none=False)
+        with torch.enable_grad():
+            (net(x).square().sum() * scale).backward()
+        grads = [each.grad for each in net.parameters()]
+        torch._foreach_div_(grads, scale)
+
+        def step():
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            scale.mul_(2)
+
+        ag.cond(torch.stack([each.isfinite().all() for each in grads]).all(), step, lambda: scale.mul_(0.5))
+        return net.weight.detach().clone(), scale.clone()
+
+    return train, [(torch.randn(3, 4) * factor,) for factor in (1, torch.inf, 2)]
+
+
+@pytest.mark.parametrize("program", [decoder, adaptive_steps, scaled_training])
+def test_whole_programs(stream, program):
+    found = []
+    for form in (lambda function: function, partial(ag.graphed, warmup=0)):
+        torch.manual_seed(5)
+        function, inputs = program()
+        with torch.no_grad():
+            called = form(function)
+            results = [called(*given) for given in inputs * 2]
+        stream.synchronize()
+        found.append(torch.utils._pytree.tree_map(torch.clone, results))
+    assert all(map(torch.equal, *map(torch.utils._pytree.tree_leaves, found)))
+    with torch.no_grad():
+        assert ag.verify(function, *inputs[0]).verdict == "right"
+
+
 def test_each_run_of_a_body_draws_new_random_numbers(stream):
     n, x = torch.tensor([3]), torch.ones(1000)
 

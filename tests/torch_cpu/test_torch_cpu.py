@@ -30,7 +30,7 @@ PARTS = {
         "torch_cpu/breaks.py": 19,
         "torch_cpu/itself.py": 13,
         "torch_cpu/labels.py": 9,
-        "torch_cpu/loops.py": 16,
+        "torch_cpu/loops.py": 19,
         "torch_cpu/programs.py": 29,
     },
     "examples": {"examples/on_torch_cpu.py": 9},
