@@ -77,6 +77,7 @@ ON_A_GPU = (
         "backends",
         "breaks",
         "compat",
+        "control",
         "core",
         "diagnosis",
         "docs",

@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
-    "modules": 233,
-    "lines of Python": 51_150,
+    "modules": 234,
+    "lines of Python": 51_281,
     "lines of C": 2_900,
     "modules of the core": 19,
     "imports in the core": 52,

@@ -237,7 +237,7 @@ class HostTest(HostPart):
         What has to live as long.
     """
 
-    __slots__ = ("__weakref__", "_check_every", "count", "flag", "limit")
+    __slots__ = ("__weakref__", "_check_every", "_count", "flag", "limit")
 
     kind: Literal["while", "if"]
 
@@ -252,11 +252,14 @@ class HostTest(HostPart):
     ) -> None:
         super().__init__(kind, kind, *place)
         self.held = held
-        self.count = 0
-        """How many bodies the last run of a loop has run."""
+        self._count = 0
         self.flag = flag
         self.limit = limit
         self._check_every = check_every
+
+    def runs(self) -> int:
+        """Return how many bodies the last run of a loop has run."""
+        return self._count
 
     def taken(self, stream: Stream) -> int | None:
         """Return which body runs now; None if none does, or there is none for this flag."""
@@ -269,7 +272,7 @@ class HostTest(HostPart):
             if taken is not None and taken < len(bodies):
                 bodies[taken]()
             return
-        self.count = done
-        while self.count != self.limit and (self.count % self._check_every or self.flag.read(stream)):
+        self._count = done
+        while self._count != self.limit and (self._count % self._check_every or self.flag.read(stream)):
             bodies[0]()
-            self.count += 1
+            self._count += 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import ref
+from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod, ref
 
 from .._breaks.parts import HostTest
 from .._breaks.recording import give_up, recording_of
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
     from .._core.capture import Capture, Captured
     from .._core.graph import BaseGraph
 
-T = TypeVar("T")
-
 
 class Loop:
     """A loop that `while_` has run or recorded."""
 
     __slots__ = ("_count",)
 
-    def __init__(self, count: Callable[[], int]) -> None:
+    def __init__(self, count: Callable[[], Callable[[], int] | None]) -> None:
         self._count = count
+        """A weak reference to what returns the count, which the graph keeps."""
 
     def __repr__(self) -> str:
         return "<accelerator_graph.Loop>"
@@ -40,7 +39,12 @@ class Loop:
         Before the first such replay it says nothing. Raises `GraphStateError` once the graph was reset, or
         has got other work.
         """
-        return self._count()
+        count = self._count()
+        if count is None:
+            raise GraphStateError(
+                "Loop.count: the graph of this loop was reset, or has got other work; read the count before."
+            )
+        return count()
 
 
 def while_(
@@ -113,7 +117,7 @@ def while_(
         while count != limit and (count % check_every or found.now()):
             once(current_stream(required=False))
             count += 1
-        return Loop(lambda: count)
+        return Loop(lambda: lambda: count)
     capture, graph = here
     found.check(capture.stream)
     held = (flag, carried)
@@ -186,12 +190,12 @@ def _record(
     test: HostTest,
     bodies: Sequence[Callable[[], object]],
     native: bool,
-) -> Callable[[], int]:
-    """Record a loop or a branch, and return what returns its count; abandon the capture if that fails."""
+) -> ref[Callable[[], int]]:
+    """Record a loop or a branch, and refer to what returns its count; abandon the capture if that fails."""
     recording = None
     try:
         if native and test.flag.has_address() and can_test(capture):
-            return _while_kept(record(capture, graph, test, bodies), lambda runs: runs())
+            return ref(record(capture, graph, test, bodies))
         if isinstance(capture, BodyCapture):
             raise CaptureError(
                 f"{test.what} would be tested by the host, and is in a body that the device runs; pass "
@@ -205,22 +209,7 @@ def _record(
             warn_if_endless(graph, test, capture.backend, work)
 
         recording.test(test, bodies, recorded)
-        return _while_kept(test, lambda test: test.count)
+        return WeakMethod(test.runs)
     except BaseException as error:
         give_up(graph, recording, error, test.what)
         raise
-
-
-def _while_kept(obj: T, count: Callable[[T], int]) -> Callable[[], int]:
-    """Return a callable that asks an object for its count, and does not keep it alive."""
-    kept = ref(obj)
-
-    def read() -> int:
-        found = kept()
-        if found is None:
-            raise GraphStateError(
-                "Loop.count: the graph of this loop was reset, or has got other work; read the count before."
-            )
-        return count(found)
-
-    return read

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .._breaks.recording import cut_off
+from .._core import capture_table
 from .._core.capture import Capture, Collectives, Where, notify, part_of, report_collective
 from .._core.current_stream import give_back, take_branches
 from .._core.labels import marks_of
 from .._core.observers import handed_on, recorded_at
-from ..backends.base import Capability
+from ..backends.base import Capability, CaptureStatus
 from ..errors import CaptureError
 from .flags import warn_if_endless
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from .._breaks.parts import HostTest
     from .._core.graph import BaseGraph
     from ..backends.base import AnyBackend
+
+_capture_for_ever: list[object] = []
+"""Streams whose captures can't be ended. To destroy one would end the process."""
 
 
 class BodyCapture(Capture):
@@ -59,14 +64,20 @@ class _Recorder:
     counted: int | None = None
     destroy_disturbs_captures = False
 
-    def __init__(self, backend: AnyBackend, condition: Any, number: int) -> None:
+    def __init__(self, backend: AnyBackend, framework: Any, condition: Any, number: int) -> None:
         self._backend = backend
+        self.framework = framework
+        """What records the graph, if that is not the backend."""
         self._condition = condition
         self._number = number
 
-    def capture_begin(self, stream: Any, mode: Any) -> Any:
+    def records_bodies(self) -> bool:
+        """Return True: a body may have bodies."""
+        return True
+
+    def capture_begin(self, stream: Any, mode: object) -> Any:
         """Begin to capture a stream into the body."""
-        return self._backend.body_begin(self._condition, self._number, stream, mode)
+        return self._backend.body_begin(self._condition, self._number, stream)
 
     def capture_end(self, token: Any) -> Any:
         """End the capture."""
@@ -81,12 +92,9 @@ class _Recorder:
 
 
 def can_test(capture: Capture) -> bool:
-    """Return True if the device can test flags in the graph of this capture.
-
-    A framework that records the capture itself gives memory to the stream that it captures alone.
-    """
-    backend = capture.backend
-    recorded = isinstance(capture, BodyCapture) or capture.recorder is backend
+    """Return True if the device can test flags in the graph of this capture."""
+    backend, recorder = capture.backend, capture.recorder
+    recorded = recorder is backend or cast("Any", recorder).records_bodies()
     return recorded and Capability.CONDITIONS in backend.capabilities(capture.stream.device)
 
 
@@ -99,12 +107,14 @@ def record(
     condition = backend.condition(stream._native, test.kind, len(bodies), *flag, test.limit)
     runs = partial(backend.runs, condition, stream._native)
     capture.retained.append((runs, stream.held(), test.held))
+    recorder: Any = capture.recorder
+    framework = None if recorder is backend else getattr(recorder, "framework", recorder)
     for number, body in enumerate(bodies):
         before = capture.recorded()
-        recorder = _Recorder(backend, condition, number)
-        found = _capture_body(capture, graph, recorder, test.what, body)
+        into = _Recorder(backend, framework, condition, number)
+        found = _capture_body(capture, graph, into, test.what, body)
         warn_if_endless(graph, test, backend, [found], backend.flag_test)
-        if capture.recorded() != before:
+        if capture.recorded() not in (before, None):  # None: it is broken, which its end says
             raise CaptureError(
                 f"{test.what}: work in a body went to the stream outside of it, and would run once in each "
                 "replay; enqueue it on accelerator_graph.current_stream().",
@@ -133,8 +143,10 @@ def _capture_body(
     parent.observations.append(inside)
     try:
         capture.begin(graph)
-        body()
-        if capture.recorded() is None:
+        framework = recorder.framework
+        with nullcontext() if framework is None else framework.body(capture.lease.id, what):
+            body()
+        if id(capture) not in capture_table.live:
             raise cut_off(what)
         captured = capture.end()
     except BaseException as error:
@@ -143,6 +155,8 @@ def _capture_body(
             failure = None if whole is None or whole.recorded() is None else capture.failure(error)
         finally:
             capture.abandon()
+            if capture.backend.capture_status(capture.native) is not CaptureStatus.NONE:
+                _capture_for_ever.append(branches)
         if failure is not None and isinstance(error, Exception):
             raise failure from error
         raise

@@ -286,6 +286,8 @@ class Capture:
                 undo = framework.route(pool, handle, device, relaxed)
                 if undo is not None:
                     entry.undos.append(undo)
+        if self.recorder is not backend:
+            return
         for framework in frameworks:
             recorder = framework.recorder(backend, pool, device, generators)
             if recorder is not None:

@@ -135,11 +135,11 @@ class CudaBackend(
 
         return begin_condition(self, stream, kind, bodies, flag, nbytes, limit)
 
-    def body_begin(self, condition: Any, number: int, stream: Any, mode: base.CaptureMode) -> Any:
+    def body_begin(self, condition: Any, number: int, stream: Any) -> Any:
         """Begin to capture a stream into a body."""
         from ._cuda.conditions import begin_body
 
-        return begin_body(self, condition, number, stream, mode)
+        return begin_body(self, condition, number, stream)
 
     def body_end(self, body: Any) -> Graph:
         """End the capture, behind one more test if the body is a loop's."""

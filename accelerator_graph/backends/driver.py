@@ -422,6 +422,10 @@ class DriverBackend(Lends, MarksProgress, TimesEvents):
             return self.executable_type(self.driver.executable_type(handle), made_of.place)
         return Graph(self.driver.graph_type(handle), self.driver.place_of(made_of))
 
+    def borrow_capture(self, stream: Any) -> Capture:
+        """Return a token of a capture that a framework has begun on this thread."""
+        return Capture(stream, self.driver.place_of(stream), "relaxed")
+
 
 class DriverGraphs(DriverBackend, ReadsGraphs):
     """A backend of a runtime like CUDA's that lists the nodes of graphs: a subclass has `nodes`."""

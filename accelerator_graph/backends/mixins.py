@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from . import _contract as contract
-from .base import Backend, Capability, CaptureMode
+from .base import Backend, Capability
 
 
 class Events(Backend, capability=Capability.EVENTS):
@@ -331,8 +331,11 @@ class Conditions(Enqueues, ReadsGraphs, capability=Capability.CONDITIONS):
         """
 
     @abstractmethod
-    def body_begin(self, condition: Any, number: int, stream: Any, mode: CaptureMode) -> Any:
-        """Begin to capture an idle stream into a body, and return a token. Raises as `capture_begin` does."""
+    def body_begin(self, condition: Any, number: int, stream: Any) -> Any:
+        """Begin to capture an idle stream into a body, and return a token. Raises as `capture_begin` does.
+
+        What the thread may call meanwhile is up to the mode of the capture around it.
+        """
 
     @abstractmethod
     def body_end(self, body: Any) -> Any:
@@ -343,7 +346,10 @@ class Conditions(Enqueues, ReadsGraphs, capability=Capability.CONDITIONS):
 
     @abstractmethod
     def body_abandon(self, body: Any) -> None:
-        """End a capture that may be over already; the whole graph is abandoned after it."""
+        """End a capture that may be over already; the whole graph is abandoned after it.
+
+        If it can't be ended without harm, the stream goes on capturing, and the library never destroys it.
+        """
 
     @abstractmethod
     def runs(self, condition: Any, stream: Any) -> int:
@@ -369,6 +375,10 @@ class Lends(HasHandles):
 
         An executable was made of the borrowed graph `made_of`. Neither is ever destroyed.
         """
+
+    @abstractmethod
+    def borrow_capture(self, stream: Any) -> Any:
+        """Return a token of the capture that a framework has begun on a stream, for `capture_abandon`."""
 
 
 MIXINS: tuple[type[Backend], ...] = (

@@ -369,6 +369,26 @@ class FrameworkRecorder(Recorder):
         """
         return self
 
+    def records_bodies(self) -> bool:
+        """Return True if work of a body that the device repeats can be recorded, as `body` has it."""
+        return False
+
+    def body(self, pool: PoolId, what: str) -> AbstractContextManager[object]:
+        """Return a context in which this thread's work is recorded into a body that the device repeats.
+
+        The backend captures the body, on a stream that is the framework's current one. The framework
+        allocates from the pool meanwhile, which `Framework.release` ends, and refuses with `CaptureError`
+        what would not be right in a second run, such as random numbers. Contexts are nested as bodies are.
+
+        Parameters
+        ----------
+        pool : PoolId
+            A new pool.
+        what : str
+            The loop or the branch, for messages.
+        """
+        raise NotImplementedError
+
     def lends(self, made: Any) -> bool:
         """Return True if the backend alone can run the work of a graph or an executable.
 

@@ -164,13 +164,17 @@ class Torch(Inspectable):
             empty_pinned()
 
     def clear_results(self) -> None:
-        """Drop the casts that autocast keeps, and the weights of parametrizations."""
-        clear_results(sys.modules["torch"])
+        """Drop what torch keeps under ``autocast`` and under ``parametrize.cached``."""
+        modules = sys.modules
+        modules["torch"].clear_autocast_cache()
+        getattr(modules.get("torch.nn.utils.parametrize"), "_cache", {}).clear()
 
     def release(self, pool: PoolId) -> None:
-        """Forget what replaced the id of a pool that has ended, if nobody can use that id again."""
+        """Forget what replaced the id of a pool, if nobody can use that id again; give up a body's memory."""
         while pool[0] and pool in instead:
             pool = instead.pop(pool) or NEW
+        for device in TorchRecorder.of_bodies.pop(pool, ()):
+            sys.modules["torch"]._C._cuda_releasePool(device, pool)
 
     def pool_contents(self, pool: PoolId, device: int) -> base.PoolContents:
         """Return the segments of the pool that the caching allocator has."""
@@ -266,13 +270,6 @@ class Torch(Inspectable):
         )
 
 
-def clear_results(torch: Any) -> None:
-    """Drop what torch keeps under ``autocast`` and under ``parametrize.cached``."""
-    torch.clear_autocast_cache()
-    parametrize = sys.modules.get("torch.nn.utils.parametrize")
-    getattr(parametrize, "_cache", {}).clear()
-
-
 # ---- by torch's functions in C where it has them: those make no objects ------------------------
 
 
@@ -317,6 +314,11 @@ class TorchRecorder(FrameworkRecorder):
     It does not serialise replays: ``CUDAGraph.replay`` advances the generators before it launches, unguarded.
     """
 
+    of_bodies: ClassVar[dict[PoolId, list[int]]] = {}
+    """By the pool of a body its device, as often as torch has been told to use the pool."""
+    of_no_graph: ClassVar[dict[int, Any]] = {}
+    """By device: a generator that takes part in no capture, and so can't be used in one."""
+
     backend: AnyBackend
     pool: PoolId
     stream: Any = None
@@ -330,6 +332,8 @@ class TorchRecorder(FrameworkRecorder):
     """True once torch's allocator uses the pool."""
     _together: set[int] | None = None
     """The recorders of the pool, while torch has a graph of this one there."""
+    _borrowed: Any = None
+    """The backend's token of the capture, once that has a body."""
     _over: bool = False
 
     def __init__(
@@ -376,6 +380,8 @@ class TorchRecorder(FrameworkRecorder):
             self.torch_graph = graph = (getattr(kind, "torchs_own", None) or kind)(keep_graph=True)
             if not decides_itself(graph.__class__):
                 self.generators = [torch.cuda.default_generators[device], *self._registered]
+                if device not in self.of_no_graph:
+                    self.of_no_graph[device] = torch.Generator(f"cuda:{device}")
                 for generator in self._registered:
                     graph.register_generator_state(generator)
             self._together = _graphs.setdefault(self.pool, set())
@@ -416,6 +422,8 @@ class TorchRecorder(FrameworkRecorder):
         graph = self.torch_graph
         if graph is not None:
             ended = False
+            if self._borrowed is not None:  # torch would destroy the graph, which may have a broken body
+                self.backend.capture_abandon(self._borrowed)
             with contextlib.suppress(Exception), contextlib.ExitStack() as undo:
                 # in another thread, the captured stream is no longer torch's current one
                 handle = self.backend.handle_int(self.stream)
@@ -520,6 +528,19 @@ class TorchRecorder(FrameworkRecorder):
         finally:
             if undo is not None:
                 undo()
+
+    def records_bodies(self) -> bool:
+        """Return True if torch lets a thread's memory come from a pool, and random numbers be refused."""
+        torch = sys.modules["torch"]
+        routes = hasattr(torch._C, "_cuda_beginAllocateCurrentThreadToPool")
+        return routes and not decides_itself(torch.cuda.CUDAGraph)
+
+    def body(self, pool: PoolId, what: str) -> AbstractContextManager[None]:
+        """Have torch allocate from the pool, and refuse random numbers."""
+        from ._torch.bodies import body
+
+        self._borrowed = self._borrowed or self.backend.borrow_capture(self.stream)
+        return body(sys.modules["torch"], self, pool, what)
 
     def lends(self, made: TorchRecorder | Executable) -> bool:
         """Return True if it is known that no random number is drawn."""

@@ -7,7 +7,7 @@ from interop.fakes import calls, get_device, module
 
 
 class MemPool:
-    id = (0, 77)
+    id = (0, 7_000_077)
 
 
 class graph:

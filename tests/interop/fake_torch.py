@@ -5,6 +5,7 @@ import os
 import threading
 import warnings
 from collections import Counter
+from copy import copy
 from types import SimpleNamespace
 
 from cuda.bindings import driver
@@ -122,14 +123,28 @@ def _stream(stream):
 
 class Generator:
     def __init__(self, device="cuda"):
-        self.offset = 0
-        self.capturing = False  # which stays if the capture fails, up to 2.13
-        self.device = SimpleNamespace(type=device)
+        if _capturing and int(checked(driver.cuStreamIsCapturing, current_stream().cuda_stream)):
+            raise RuntimeError("Cannot construct a new CUDAGeneratorImpl during CUDA graph capture.")
+        # capturing stays if the capture fails, up to 2.13
+        self.state = SimpleNamespace(offset=0, capturing=False)
+        self.device = SimpleNamespace(type=str(device).partition(":")[0])
+
+    @property
+    def offset(self):
+        return self.state.offset
 
     def get_offset(self):
         if current_stream().device_index in _capturing:
             raise RuntimeError("Cannot call CUDAGeneratorImpl::get_offset during CUDA graph capture.")
-        return self.offset
+        return self.state.offset
+
+    def graphsafe_get_state(self):
+        same = copy(self)
+        assert same.state is self.state
+        return same
+
+    def graphsafe_set_state(self, other):
+        self.state = other.state
 
 
 class MemPool:
@@ -154,6 +169,13 @@ def end_of_use(device, pool):
         _ended.add(pool)
 
 
+def begin_allocate(device, pool):
+    if pool in _routed:
+        raise RuntimeError("beginAllocateToPool: already recording to mempool_id")
+    pool_uses[pool] += 1
+    _routed.append(pool)
+
+
 def end_allocate(device, pool):
     if pool not in _routed:
         raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
@@ -168,7 +190,7 @@ class CUDAGraph:
         self.replays = 0
 
     def takes(self, generator):
-        return generator in self._generators
+        return generator.state.capturing
 
     def register_generator_state(self, generator):
         if not isinstance(generator, Generator):
@@ -201,7 +223,7 @@ class CUDAGraph:
         )
         _capturing[self._device] = self
         for generator in self._generators:
-            generator.capturing = True
+            generator.state.capturing = True
 
     def capture_end(self):
         if _capturing.get(self._device) is not self:
@@ -211,7 +233,7 @@ class CUDAGraph:
         del _capturing[self._device]
         self._graph = checked(driver.cuStreamEndCapture, self._stream)
         for generator in self._generators:
-            generator.capturing = False
+            generator.state.capturing = False
         end_allocate(self._device, self._pool)
         _pinned.remove(self._pool)
         if not checked_nodes(self._graph):
@@ -232,7 +254,7 @@ class CUDAGraph:
     def replay(self):
         self.replays += 1
         for generator, count in self._draws.items():
-            generator.offset += count
+            generator.state.offset += count
         checked(driver.cuGraphLaunch, self._exec, current_stream(self._device).cuda_stream)
 
     def reset(self):
@@ -301,9 +323,9 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         recording = _capturing.get(where.device_index)
         generator = generator or generators[where.device_index]
         if recording is None:
-            if generator.capturing:
+            if generator.state.capturing:
                 raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
-            generator.offset += 4
+            generator.state.offset += 4
         elif not recording.takes(generator):
             raise RuntimeError("Attempt to increase offset for a CUDA generator not in capture mode.")
         else:
@@ -339,6 +361,7 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         "torch",
         cuda=cuda,
         _C=SimpleNamespace(
+            _cuda_beginAllocateCurrentThreadToPool=begin_allocate,
             _cuda_endAllocateToPool=end_allocate,
             _cuda_releasePool=end_of_use,
             _cuda_getDevice=get_device,
@@ -348,6 +371,7 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         Stream=Generic,
         Generator=Generator,
         AcceleratorError=AcceleratorError,
+        clear_autocast_cache=lambda: None,
         version=SimpleNamespace(hip=None, cuda="12.8"),
         fill=lambda array, value: fill(array, value, current_stream().cuda_stream),
         rand=rand,

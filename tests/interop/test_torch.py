@@ -30,7 +30,15 @@ from accelerator_graph._core.pools import check_pool
 from accelerator_graph.interop import registry
 from accelerator_graph.interop import torch as interop_torch
 from interop import fake_torch as interop_fake_torch
-from interop.fake_torch import AcceleratorError, CUDAGraph, CUDAGraphOf215, Generator, MemPool, pool_uses
+from interop.fake_torch import (
+    AcceleratorError,
+    CUDAGraph,
+    CUDAGraphOf215,
+    Generator,
+    MemPool,
+    checked,
+    pool_uses,
+)
 from interop.fakes import call, calls, get_device, install
 from interop.scene import Array, captured, clean_fixture, torch_fixture, value  # noqa: F401
 from simulators.cuda.faults import Faults
@@ -420,7 +428,7 @@ def test_the_random_numbers_are_the_captured_devices(torch, device, broken):
         if broken:
             raise LookupError
     if broken:
-        assert not own.capturing
+        assert not own.state.capturing
         return
     side = torch.cuda.Stream(device)
     with torch.cuda.device(0), torch.cuda.stream(side):
@@ -444,7 +452,7 @@ def test_several_generators_of_one_graph(torch, drawn, broken):
         torch.rand(x, generators[drawn])
         if broken:
             raise LookupError
-    assert not any(each.capturing for each in generators)
+    assert not any(each.state.capturing for each in generators)
     if not broken:
         for _ in range(3):
             g.replay()
@@ -1214,3 +1222,108 @@ def test_a_default_stream_that_is_known_is_not_taken_for_another(torch):
         graphs.append(captured(ag.Graph(), lambda: None))
     assert [g.stream.handle for g in graphs[:4]] == [0, other.cuda_stream, 0, entered.handle]
     assert graphs[4].backend == "cpu"
+
+
+# ---- bodies that the device repeats ------------------------------------------------------------------
+
+
+@pytest.fixture(name="repeated")
+def repeated_fixture(torch):
+    """Record a loop of so many runs in the capture that is under way."""
+    flag = Array()
+    call(driver.cuMemsetD8, flag.ptr, 1, 1)
+    return lambda body, times=3: ag.while_((flag.ptr, "uint8"), body, limit=times)
+
+
+def test_a_body_has_a_pool_of_its_own_while_it_is_recorded(torch, repeated):
+    x, y, g, routed = Array(), Array(), ag.Graph(), interop_fake_torch._routed
+    seen = []
+
+    def note():
+        seen.append([*routed])
+
+    def inner():
+        note()
+        torch.fill(y, 4)
+
+    def outer():
+        note()
+        torch.fill(x, 3)
+        repeated(inner, 2)
+        note()
+
+    with ag.graph(g):
+        note()
+        loops = [repeated(outer), repeated(lambda: note())]
+        note()
+    [parent] = seen[0]
+    bodies = [pools[-1] for pools in seen[1:5]]
+    assert seen == [[parent], *[[parent, each] for each in bodies], [parent]]
+    assert bodies[0] == bodies[2]
+    assert len({parent, *bodies}) == 4
+    assert {*bodies} <= pool_uses.keys()
+    g.replay()
+    assert (value(x), value(y), loops[0].count) == (3, 4, 3)
+    g.reset()
+    gc.collect()
+    ownership.drain()
+    assert not pool_uses
+    assert not interop_torch.TorchRecorder.of_bodies
+
+
+@pytest.mark.parametrize("which", ["default", "registered", "unknown"])
+def test_random_numbers_in_a_body_are_refused(torch, repeated, which):
+    x, g, mine, unknown = Array(), ag.Graph(), Generator(), Generator()
+    g.register_generator_state(mine)
+    generator = {"default": None, "registered": mine, "unknown": unknown}[which]
+    with pytest.raises(ag.CaptureError, match="a body draws random numbers") as info, ag.graph(g):
+        repeated(lambda: torch.rand(x, generator=generator))
+    assert info.value.reason == "illegal_call"
+    with ag.graph(g):
+        repeated(lambda: torch.fill(x, 1))
+        torch.rand(x, generator=mine)
+        torch.rand(x)
+    before = mine.offset, torch.cuda.default_generators[0].offset
+    g.replay()
+    assert (value(x), mine.offset, torch.cuda.default_generators[0].offset) == (
+        7,
+        before[0] + 4,
+        before[1] + 4,
+    )
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("caught", [False, True])
+def test_a_body_that_a_call_breaks(torch, repeated, deep, caught):
+    """The driver ends the process at the end of such a graph, which torch must not get."""
+    x, g = Array(), ag.Graph()
+
+    def breaks():
+        with pytest.raises(AcceleratorError) if caught else nullcontext():
+            checked(driver.cuStreamSynchronize, torch.cuda.current_stream().cuda_stream)
+
+    with pytest.raises(ag.CaptureError) as info, ag.graph(g):
+        repeated(partial(repeated, breaks) if deep else breaks)
+    assert info.value.reason == "invalidated"
+    g.reset()
+    captured(g, lambda: repeated(lambda: torch.fill(x, 5))).replay()
+    assert value(x) == 5
+
+
+def test_an_exception_in_a_body_passes(torch, repeated):
+    x, g = Array(), ag.Graph()
+    with pytest.raises(LookupError), ag.graph(g):
+        repeated(raising(LookupError))
+    captured(g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5
+
+
+def test_the_host_tests_where_torch_can_not_refuse_random_numbers(newest):
+    x, flag, g = Array(), Array(), ag.Graph(keep_graph=True)
+    call(driver.cuMemsetD8, flag.ptr, 1, 1)
+    with ag.graph(g):
+        loop = ag.while_((flag.ptr, "uint8"), lambda: newest.fill(x, 5), limit=3)
+    g.replay()
+    assert (value(x), loop.count) == (5, 3)
+    with pytest.raises(ag.GraphStateError, match="that the host tests"):
+        g.raw_cuda_graph()

@@ -17,7 +17,7 @@ from accelerator_graph.interop._torch.collectives import observe_collectives
 from accelerator_graph.interop._torch.observing import observe_operators
 from accelerator_graph.interop._torch.verifying import fill_new
 from accelerator_graph.interop.base import FrameworkRecorder, Inspectable
-from accelerator_graph.interop.torch import clear_results
+from accelerator_graph.interop.torch import Torch
 
 NAME = "torch_cpu"
 """This package, as frameworks are named: beside the built-in ``torch``."""
@@ -37,7 +37,7 @@ class TorchOnCpu(Inspectable):
         return "cpu"
 
     def clear_results(self):
-        clear_results(torch)
+        Torch.clear_results(self)
 
     def recorder(self, backend, pool, device, generators):
         return CpuRecorder(backend, pool)

@@ -11,20 +11,18 @@ from collections import deque
 from contextlib import suppress
 from ctypes import c_uint32, c_uint64
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import finalize
 
 from ...errors import AcceleratorGraphError
 from .._shared import keep
-from .._shared.driver import ILLEGAL_STATE
+from .._shared.driver import CAPTURE_STATUSES, ILLEGAL_STATE
+from ..base import CaptureStatus
 from ..driver import Handle
 from .driver import Driver, Graph
 from .node import Reader, copies_pageable
 from .raw_calls import calls_of
 from .update import handles_of, kinds_of
-
-if TYPE_CHECKING:
-    from ..base import CaptureMode
 
 KERNEL = b"accelerator_graph_test_flag"
 PTX = b"""
@@ -86,6 +84,7 @@ test:
 """Counts the runs of a body, and sets the condition: the flag is not zero, and the limit is not reached."""
 
 NO_LIMIT = 2**64 - 1
+_BROKEN = CAPTURE_STATUSES.index(CaptureStatus.INVALIDATED)
 _PERMITTED = frozenset(("kernel", "memset", "memcpy", "empty", "graph", "conditional"))
 """The nodes that the driver takes in a body. It finds others when the whole is instantiated."""
 
@@ -118,10 +117,17 @@ class Condition:
     __slots__ = ("__weakref__", "_arguments", "_kernel", "bodies", "count", "kind", "root")
 
     def __init__(
-        self, tests: Tests, root: int, kind: str, handle: int, flag: int, nbytes: int, limit: int | None
+        self,
+        tests: Tests,
+        root: tuple[int, Any],
+        kind: str,
+        handle: int,
+        flag: int,
+        nbytes: int,
+        limit: int | None,
     ) -> None:
         self.root = root
-        """The graph that is captured, in which this is, however deep."""
+        """The graph that is captured, in which this is, however deep, and the stream of its capture."""
         self.kind = kind
         self.count = tests.count()
         """The address of the number of runs."""
@@ -159,7 +165,7 @@ def begin_condition(
         if tests is None:
             tests = driver.tests[int(place)] = Tests(driver, place)
         graph = driver.position(stream).graph
-        root = driver.roots.get(int(graph), int(graph))
+        root = driver.roots.get(int(graph)) or (int(graph), stream)
         handle = driver.call("cuGraphConditionalHandleCreate", graph, place, 0, 0)
         found = Condition(tests, root, kind, int(handle), flag, nbytes, limit)
         found.test(backend, stream, entry=True)
@@ -187,11 +193,15 @@ def begin_condition(
     return found
 
 
-def begin_body(backend: Any, condition: Condition, number: int, stream: Any, mode: CaptureMode) -> Body:
-    """Begin to capture a stream into a body."""
+def begin_body(backend: Any, condition: Condition, number: int, stream: Any) -> Body:
+    """Begin to capture a stream into a body.
+
+    The mode is relaxed: a call that the thread may not make then breaks the capture around the body alone,
+    which can be abandoned without harm.
+    """
     driver: Driver = backend.driver
     body = Body(stream, driver.place_of(stream), condition, condition.bodies[number])
-    what = stream, body.graph, None, None, 0, driver.capture_modes[mode]
+    what = stream, body.graph, None, None, 0, driver.capture_modes["relaxed"]
     driver.roots[int(body.graph)] = condition.root
     try:
         driver.within(body.place, driver.call, "cuStreamBeginCaptureToGraph", *what)
@@ -238,13 +248,17 @@ def _end(driver: Driver, body: Body) -> tuple[Any, ...]:
     """End the capture of a body, unless a call that was interrupted has done so; return the driver's answer.
 
     If a call has broken the capture, the driver destroys the body, and ends the process when the graph that
-    has it is destroyed: that graph is left alone.
+    has it is destroyed: that graph is left alone. If the capture of that is broken too, its end destroys it,
+    so the body is not ended: its stream goes on capturing, and its context can't be waited for any more.
     """
+    graph, stream = body.condition.root
     answers = body.destroyed = body.destroyed or []
     if not answers:
+        if driver.ask_status(body.handle) == driver.ask_status(stream) == _BROKEN:
+            return (driver.api.CUresult.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,)
         driver.within(body.place, driver.keep, answers, driver.names.end_capture, body.handle)
     answer: tuple[Any, ...] = answers[-1]
     if answer[0] is not driver.success and int(answer[0]) != ILLEGAL_STATE:  # 401: it had not begun
-        driver.broken.add(body.condition.root)
+        driver.broken.add(graph)
     driver.roots.pop(int(body.graph), None)
     return answer

@@ -99,8 +99,8 @@ class Driver(Base):
         )
         self.tests: dict[int, Tests] = {}
         """What tests flags, by context."""
-        self.roots: dict[int, int] = {}
-        """By the bodies that are being captured the graphs that they are in."""
+        self.roots: dict[int, tuple[int, Any]] = {}
+        """By the bodies that are being captured the graphs that they are in, and the streams of those."""
         self.broken: set[int] = set()
         """Graphs of which a body was broken."""
         self.bodies: WeakValueDictionary[int, Condition] = WeakValueDictionary()

@@ -133,7 +133,7 @@ class ControlRules(Case):
         for ends in (False, True):
             token = self.begin(stream)
             condition = backend.condition(stream.native, "while", 1, flag, 4, 3)
-            body = backend.body_begin(condition, 0, side.native, backend.capture_modes[0])
+            body = backend.body_begin(condition, 0, side.native)
             assert self.status(side) is CaptureStatus.ACTIVE
             self.enqueue(side, cell)
             if not ends:

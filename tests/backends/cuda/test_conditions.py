@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import gc
+import sys
 from array import array
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from accelerator_graph.backends.base import addresses_in
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, current, driver
 from core.test_interrupts import Interrupter, nothing_is_captured, sample
+from processes import execute
 
 LESS = 2**32 - 1
 
@@ -98,6 +100,66 @@ def captured_loop(work, counter, **how):
         step(work, counter)
         countdown(work, counter)
     return graph
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_call_that_the_thread_may_not_make_breaks_the_graph_around_a_body(work, stream, nested):
+    flag, graph = work.new(), ag.Graph(stream=stream)
+
+    def body():
+        step(work, flag)
+        driver.cuMemAlloc(64)
+        step(work, flag)
+
+    @current()
+    def capture(observe):
+        with observe, graph:
+            ag.while_((flag, "uint32"), lambda: ag.cond((flag, "uint32"), body) if nested else body())
+
+    with pytest.raises(ag.CaptureError) as found:
+        capture(contextlib.nullcontext())
+    assert found.value.reason == "invalidated"
+    where = f"test_conditions.py:{body.__code__.co_firstlineno + 2} in "
+    with pytest.raises(ag.CaptureError, match=where):
+        capture(ag.diagnose())
+    can_be_captured(graph, work, stream, flag)
+
+
+BOTH_BROKEN = """
+import accelerator_graph as ag
+from accelerator_graph.testing.works.cuda import CudaWork
+from cuda.bindings import driver
+
+work = CudaWork()
+cell = work.new()
+driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
+with ag.Stream(backend="cuda") as stream:
+    def body():
+        driver.cuStreamSynchronize(ag.current_stream().handle)
+        driver.cuMemAlloc(64)
+
+    graph = ag.Graph()
+    try:
+        with graph:
+            ag.while_((cell, "uint32"), lambda: ag.cond((cell, "uint32"), body) if nested else body())
+    except ag.CaptureError as error:
+        print(error.reason, graph.state)
+    for _ in range(3):
+        graph = ag.Graph()
+        with graph:
+            ag.while_((cell, "uint32"), lambda: work.enqueue(ag.current_stream(), cell, 1, 2**32 - 1))
+        work.enqueue(stream, cell, 0, 3)
+        graph.replay()
+        stream.synchronize()
+    print(work.read(cell))
+"""
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_body_and_its_graph_that_are_both_broken_do_not_end_the_process(work, nested):
+    """A process of its own: a stream goes on capturing, for which its context can't be waited for."""
+    run = execute([sys.executable, "-c", f"nested = {nested}\n{BOTH_BROKEN}"])
+    assert (run.returncode, run.stdout.split()) == (0, ["invalidated", "empty", "0"]), run.stderr
 
 
 @pytest.mark.promise("control-native-refuses")

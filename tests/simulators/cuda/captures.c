@@ -26,7 +26,13 @@ void capture_end(struct capture *capture, bool keep) {
     *place = capture->next;
     capture->status = CAPTURE_OVER;
     capture->graph->capturing = false;
-    if (!keep && !capture->lent) graph_destroy(capture->graph);
+    if (!keep) {
+        struct graph *graph = capture->graph;
+        bool body = graph->around;
+        while (graph->around) graph = graph->around;
+        graph->ruined |= body;
+        if (!capture->lent) graph_destroy(capture->graph);
+    }
     for (struct stream *each = streams; each; each = each->next)
         if (each->capture == capture) {
             each->capture = NULL;

@@ -115,6 +115,7 @@ void graph_forget_handles(struct graph *graph) {
 }
 
 void graph_destroy(struct graph *graph) {
+    if (graph->ruined) abort();
     graph_forget_handles(graph);
     graph_release(graph);
 }

@@ -39,7 +39,8 @@ struct graph {
     handle handle; /* 0 for an executable's own copy, whose nodes have none either */
     int references;
     bool owned;     /* by a node */
-    const struct graph *around; /* a body: the graph that its node is in */
+    struct graph *around; /* a body: the graph that its node is in */
+    bool ruined; /* the capture of a body in it has failed: the driver ends the process when the graph goes */
     bool capturing; /* into it: it can't be destroyed, nor can its nodes */
     bool allocates;
     bool single; /* as it allocates, or has conditional nodes: it has one executable, no clone, and is no child */
