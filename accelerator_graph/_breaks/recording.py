@@ -217,7 +217,7 @@ class Recording:
             event._run = self._runner.latest_run()
 
     def _note_labels(self, capture: Capture, count: int) -> None:
-        """Note which nodes of the whole graph the labels of a segment have so far, which has so many itself."""
+        """Note which nodes of the whole graph the labels of a segment, which has so many, have so far."""
         before, known = self._runner.node_count(), {id(mark): label for mark, label in self._open}
         self._open = []
         for mark in marks_of(capture.observations):
