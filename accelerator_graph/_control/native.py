@@ -153,8 +153,9 @@ def _capture_body(
             raise cut_off(what)
         captured = capture.end()
     except BaseException as error:
-        try:
-            failure = capture.failure(error)
+        try:  # if the whole is broken as well, it says why
+            whole = graph._capture
+            failure = None if whole is None or whole.recorded() is None else capture.failure(error)
         finally:
             _capture_for_ever.append(branches)
             capture.abandon()
