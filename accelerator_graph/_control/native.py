@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +14,7 @@ from .._core.current_stream import give_back, take_branches
 from .._core.labels import marks_of
 from .._core.observers import handed_on, recorded_at
 from ..backends.base import Capability, CaptureStatus
-from ..errors import CaptureError
+from ..errors import AcceleratorGraphError, CaptureError
 from .flags import warn_if_endless
 
 if TYPE_CHECKING:
@@ -108,10 +108,13 @@ def record(
     runs = partial(backend.runs, condition, stream._native)
     capture.retained.append((runs, stream.held(), test.held))
     recorder: Any = capture.recorder
-    framework = None if recorder is backend else getattr(recorder, "framework", recorder)
+    if recorder is backend:
+        recorder = None
+    elif isinstance(recorder, _Recorder):
+        recorder = recorder.framework
     for number, body in enumerate(bodies):
         before = capture.recorded()
-        into = _Recorder(backend, framework, condition, number)
+        into = _Recorder(backend, recorder, condition, number)
         found = _capture_body(capture, graph, into, test.what, body)
         warn_if_endless(graph, test, backend, [found], backend.flag_test)
         if capture.recorded() not in (before, None):  # None: it is broken, which its end says
@@ -154,9 +157,11 @@ def _capture_body(
             whole = graph._capture
             failure = None if whole is None or whole.recorded() is None else capture.failure(error)
         finally:
+            _capture_for_ever.append(branches)
             capture.abandon()
-            if capture.backend.capture_status(capture.native) is not CaptureStatus.NONE:
-                _capture_for_ever.append(branches)
+            with suppress(AcceleratorGraphError):  # the device is lost
+                if capture.backend.capture_status(capture.native) is CaptureStatus.NONE:
+                    _capture_for_ever.remove(branches)
         if failure is not None and isinstance(error, Exception):
             raise failure from error
         raise
