@@ -211,21 +211,21 @@ class Recording:
         self._segments.append((runner.kept(), capture.retained))
         capture.lease.capturing = True  # until the next segment, or until this lease is released
         if not self._inside:
-            self._note_labels(capture, runner.counted)
+            self._note_labels(capture, 0 if empty else runner.counted or 0)
         self._runner.add(runner, empty=empty, runs=self.runs)
         for event in filter(None, (each() for each in part_of(capture.observations, Events).found)):
             event._run = self._runner.latest_run()
 
-    def _note_labels(self, capture: Capture, count: int | None) -> None:
-        """Note which nodes of the whole graph the labels of a segment have so far."""
+    def _note_labels(self, capture: Capture, count: int) -> None:
+        """Note which nodes of the whole graph the labels of a segment, which has so many, have so far."""
         before, known = self._runner.node_count(), {id(mark): label for mark, label in self._open}
         self._open = []
         for mark in marks_of(capture.observations):
             label = known.get(id(mark))
             if label is None:
-                label = Mark(mark.label, mark.name, before + mark.start, mark.site)
+                label = Mark(mark.label, mark.name, before + min(mark.start, count), mark.site)
                 self._runner.noted.append(label)
-            label.stop = before + (mark.stop if mark.stop is not None else count or 0)
+            label.stop = before + (count if mark.stop is None else min(mark.stop, count))
             if mark.stop is None:
                 self._open.append((mark, label))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +14,7 @@ from .._core.current_stream import give_back, take_branches
 from .._core.labels import marks_of
 from .._core.observers import handed_on, recorded_at
 from ..backends.base import Capability, CaptureStatus
-from ..errors import CaptureError
+from ..errors import AcceleratorGraphError, CaptureError
 from .flags import warn_if_endless
 
 if TYPE_CHECKING:
@@ -107,10 +107,13 @@ def record(
     runs = partial(backend.runs, condition, stream._native)
     capture.retained.append((runs, stream.held(), test.held))
     recorder: Any = capture.recorder
-    framework = None if recorder is backend else getattr(recorder, "framework", recorder)
+    if recorder is backend:
+        recorder = None
+    elif isinstance(recorder, _Recorder):
+        recorder = recorder.framework
     for number, body in enumerate(bodies):
         before = capture.recorded()
-        into = _Recorder(backend, framework, condition, number)
+        into = _Recorder(backend, recorder, condition, number)
         found = _capture_body(capture, graph, into, test.what, body)
         warn_if_endless(graph, test, backend, [found])
         if capture.recorded() not in (before, None):  # None: it is broken, which its end says
@@ -149,12 +152,15 @@ def _capture_body(
             raise cut_off(what)
         captured = capture.end()
     except BaseException as error:
-        try:
-            failure = capture.failure(error)
+        try:  # if the whole is broken as well, it says why
+            whole = graph._capture
+            failure = None if whole is None or whole.recorded() is None else capture.failure(error)
         finally:
+            _capture_for_ever.append(branches)
             capture.abandon()
-            if capture.backend.capture_status(capture.native) is not CaptureStatus.NONE:
-                _capture_for_ever.append(branches)
+            with suppress(AcceleratorGraphError):  # the device is lost
+                if capture.backend.capture_status(capture.native) is CaptureStatus.NONE:
+                    _capture_for_ever.remove(branches)
         if failure is not None and isinstance(error, Exception):
             raise failure from error
         raise

@@ -491,6 +491,9 @@ def test_progress_of_a_graph_whose_body_did_not_run(stream):
     graph.replay()
     stream.synchronize()
     assert str(markers_of(graph).place()) == "the last run has ended"
+    with ag.Graph(observe=ag.progress(), keep_graph=True) as graph, ag.label("loop"):
+        countdown(n)
+    assert [(each.start, each.stop) for each in graph.describe().labels] == [(0, 1)]
 
 
 def test_an_eager_call_in_a_body_that_does_not_run_is_refused(stream):

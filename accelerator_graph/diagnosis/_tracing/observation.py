@@ -91,7 +91,6 @@ class CaptureTrace(Watched):
         self,
         capture: Capture,
         lines: Callable[[Capture], Any],
-        *,
         all: bool = False,
         pieces: Pieces | None = None,
     ) -> None:

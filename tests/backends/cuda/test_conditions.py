@@ -463,6 +463,15 @@ def test_a_fork_that_a_body_does_not_join_is_an_error(work, stream):
     with pytest.raises(ag.CaptureError), graph:
         ag.while_((flag, "uint32"), lambda: body(False))
     assert graph.state == "empty"
+
+    def with_a_stream_of_the_whole():
+        with graph:
+            side.wait(stream)
+            stream.wait(side)
+            ag.while_((flag, "uint32"), lambda: ag.cond((flag, "uint32"), lambda: body(True)))
+
+    with pytest.raises(ag.CaptureError, match="the stream belongs to another capture"):
+        with_a_stream_of_the_whole()
     with graph:
         ag.while_((flag, "uint32"), lambda: body(True))
     put(work, stream, flag, 3)
