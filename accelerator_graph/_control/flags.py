@@ -175,11 +175,11 @@ def warn_if_endless(
 
 
 def check_carry(carry: Any, what: str) -> tuple[Any, ...]:
-    """Return the arrays that a body's results are copied into; raise TypeError if some can't be copied."""
+    """Return the arrays that a body's results are copied into; raise TypeError if some can't be copied to."""
     found = tuple(carry) if isinstance(carry, Iterable) and not hasattr(carry, "shape") else (carry,)
-    for x in found:
-        if _carried_type(x) is None:
-            raise TypeError(f"{what}: carry must be arrays that can be copied, not {x!r}.")
+    for i, x in enumerate(found):
+        if _carried_type(x) is None or not writable(x) or any(x is each for each in found[:i]):
+            raise TypeError(f"{what}: carry must be different arrays that can be copied to, not {x!r}.")
     return found
 
 
