@@ -133,7 +133,6 @@ def warn_if_endless(
     test: HostTest,
     backend: AnyBackend,
     work: Iterable[tuple[Any, Sequence[object]]],
-    reader: str = "",
 ) -> None:
     """Warn if no work in a loop's body is known to write its flag, and nothing else ends the loop.
 
@@ -150,8 +149,6 @@ def warn_if_endless(
         The backend.
     work : iterable
         The graphs of the body, as the backend knows them, and what each keeps alive.
-    reader : str
-        The name of kernels that only read the flag.
     """
     flag = test.flag
     if test.kind != "while" or test.limit is not None or not flag.has_address():
@@ -165,7 +162,7 @@ def warn_if_endless(
     obj = flag.obj[0] if isinstance(flag.obj, tuple) else flag.obj
     element = range(flag.memory, flag.memory + flag.nbytes)
     with suppress(AcceleratorGraphError):  # then nothing is known
-        if not any(may_write(obj, element, backend, *each, reader) for each in work):
+        if not any(may_write(obj, element, backend, *each) for each in work):
             warnings.warn(
                 f"{test.what}: no work in its body writes its flag, so a replay that finds it true does not "
                 "end; write it by work on the current stream, or pass limit=.",
