@@ -194,7 +194,8 @@ def _record(
     """Record a loop or a branch, and refer to what returns its count; abandon the capture if that fails."""
     recording = None
     try:
-        if native and test.flag.has_address() and can_test(capture):
+        flag = test.flag  # a kernel can't read one that is not aligned
+        if native and flag.has_address() and not flag.memory % flag.nbytes and can_test(capture):
             return ref(record(capture, graph, test, bodies))
         if isinstance(capture, BodyCapture):
             raise CaptureError(

@@ -585,6 +585,10 @@ def test_flags_of_all_sizes(work, stream):
         stream.fill(int(memory), 7, 128)
     assert ag.backends.get("cuda").read(stream.native, int(memory), 128) == bytes([7] * 128)
     assert work.read(cell) == 4
+    with ag.Graph() as graph:  # no kernel can read this one
+        ag.while_((int(memory) + 1, "int32"), lambda: step(work, cell), limit=1)
+    with pytest.raises(ag.GraphStateError, match="that the host tests"):
+        graph.bind()
     with current():
         call(driver.cuMemFree, memory)
 
