@@ -93,9 +93,7 @@ _WITH_ARGUMENTS = _FILLS | {"host", "empty", "graph", "event_record", "wait_even
 """The nodes that write only what their parameters, or the arguments of the stream's calls, point to."""
 
 
-def may_write(
-    obj: object, element: range, backend: Backend, graph: Any, retained: Sequence[object], reader: str
-) -> bool:
+def may_write(obj: object, element: range, backend: Backend, graph: Any, retained: Sequence[object]) -> bool:
     """Return False if captured work is known not to write an element of an array.
 
     Parameters
@@ -110,8 +108,6 @@ def may_write(
         The graph, as the backend knows it.
     retained : sequence
         What the capture has kept alive: the arguments of the stream's calls.
-    reader : str
-        The name of kernels that only read the element.
 
     Raises
     ------
@@ -126,7 +122,7 @@ def may_write(
     if not kinds <= _WITH_POINTERS:
         return True
     found = addresses(contents, backend.parameters(graph), {})
-    whole = next(_spans_of([obj], _memory), range(0))
+    whole, reader = next(_spans_of([obj], _memory), range(0)), getattr(type(backend), "flag_test", "")
     return found.unread > 0 or any(
         each.address in whole
         or _overlap(_used(each), element)

@@ -133,7 +133,6 @@ def warn_if_endless(
     test: HostTest,
     backend: AnyBackend,
     work: Iterable[tuple[Any, Sequence[object]]],
-    reader: str = "",
 ) -> None:
     """Warn if no work in a loop's body is known to write its flag, and nothing else ends the loop.
 
@@ -150,8 +149,6 @@ def warn_if_endless(
         The backend.
     work : iterable
         The graphs of the body, as the backend knows them, and what each keeps alive.
-    reader : str
-        The name of kernels that only read the flag.
     """
     flag = test.flag
     if test.kind != "while" or test.limit is not None or not flag.has_address():
@@ -165,7 +162,7 @@ def warn_if_endless(
     obj = flag.obj[0] if isinstance(flag.obj, tuple) else flag.obj
     element = range(flag.memory, flag.memory + flag.nbytes)
     with suppress(AcceleratorGraphError):  # then nothing is known
-        if not any(may_write(obj, element, backend, *each, reader) for each in work):
+        if not any(may_write(obj, element, backend, *each) for each in work):
             warnings.warn(
                 f"{test.what}: no work in its body writes its flag, so a replay that finds it true does not "
                 "end; write it by work on the current stream, or pass limit=.",
@@ -178,11 +175,11 @@ def warn_if_endless(
 
 
 def check_carry(carry: Any, what: str) -> tuple[Any, ...]:
-    """Return the arrays that a body's results are copied into; raise TypeError if some can't be copied."""
+    """Return the arrays that a body's results are copied into; raise TypeError if some can't be copied to."""
     found = tuple(carry) if isinstance(carry, Iterable) and not hasattr(carry, "shape") else (carry,)
-    for x in found:
-        if _carried_type(x) is None:
-            raise TypeError(f"{what}: carry must be arrays that can be copied, not {x!r}.")
+    for i, x in enumerate(found):
+        if _carried_type(x) is None or not writable(x) or any(x is each for each in found[:i]):
+            raise TypeError(f"{what}: carry must be different arrays that can be copied to, not {x!r}.")
     return found
 
 

@@ -43,9 +43,8 @@ class BodyCapture(Capture):
 class _Inside:
     """Has a capture end that of a body before its own, which a driver may not survive otherwise."""
 
-    def __init__(self, body: Capture, what: str) -> None:
+    def __init__(self, body: BodyCapture) -> None:
         self._body = body
-        self._what = what
 
     def stop(self) -> None:
         """Abandon the body."""
@@ -53,7 +52,7 @@ class _Inside:
 
     def end(self) -> None:
         """Raise: the graph would have half a body."""
-        raise cut_off(self._what)
+        raise cut_off(self._body.what)
 
 
 class _Recorder:
@@ -116,7 +115,7 @@ def record(
         before = capture.recorded()
         into = _Recorder(backend, recorder, condition, number)
         found = _capture_body(capture, graph, into, test.what, body)
-        warn_if_endless(graph, test, backend, [found], backend.flag_test)
+        warn_if_endless(graph, test, backend, [found])
         if capture.recorded() not in (before, None):  # None: it is broken, which its end says
             raise CaptureError(
                 f"{test.what}: work in a body went to the stream outside of it, and would run once in each "
@@ -142,7 +141,7 @@ def _capture_body(
     capture.recorder = recorder  # type: ignore[assignment]
     capture.what = what
     notify(parent.observations, "inside", capture)
-    inside = _Inside(capture, what)
+    inside = _Inside(capture)
     parent.observations.append(inside)
     try:
         capture.begin(graph)

@@ -41,6 +41,7 @@ class ByHand:
         self.graph.capture_end() if error[0] is None else self.graph.reset()
 
 
+X = np.zeros(1)
 WAYS = pytest.mark.parametrize("capture", [ag.graph, with_g, ByHand])
 
 
@@ -228,8 +229,18 @@ def test_a_flag_can_be_memory_with_a_type(stream):
         (((123, ["int32"]), int), TypeError, "must be memory and the name of its type"),
         ((np.zeros(2).any(), int), TypeError, "the flag is a NumPy scalar, which never changes"),
         ((np.zeros(1, bool), 3), TypeError, "while_: the body must be a function, not 3"),
-        ((np.zeros(1, bool), int, 3), TypeError, "while_: carry must be arrays that can be copied, not 3"),
-        ((np.zeros(1, bool), int, [bytearray(8)]), TypeError, "arrays that can be copied, not bytearray"),
+        (
+            (np.zeros(1, bool), int, 3),
+            TypeError,
+            "while_: carry must be different arrays that can be copied to",
+        ),
+        ((np.zeros(1, bool), int, [bytearray(8)]), TypeError, "arrays that can be copied to, not bytearray"),
+        (
+            (np.zeros(1, bool), int, np.broadcast_to(X, 3)),
+            TypeError,
+            "arrays that can be copied to, not array",
+        ),
+        ((np.zeros(1, bool), int, (X, X)), TypeError, "must be different arrays"),
         ((np.zeros(1, bool), int, (), 0), ValueError, "while_: limit must be 1 or more, not 0"),
         ((np.zeros(1, bool), int, (), 1.5), TypeError, "while_: limit must be an int, not 1.5"),
         ((np.zeros(1, bool), int, (), 1, 0), ValueError, "while_: check_every must be 1 or more, not 0"),
