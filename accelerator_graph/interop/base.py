@@ -379,6 +379,7 @@ class FrameworkRecorder(Recorder):
         The backend captures the body, on a stream that is the framework's current one. The framework
         allocates from the pool meanwhile, which `Framework.release` ends, and refuses with `CaptureError`
         what would not be right in a second run, such as random numbers. Contexts are nested as bodies are.
+        If a body raises, `capture_abandon` is called while those of the bodies around it are still open.
 
         Parameters
         ----------

@@ -173,7 +173,8 @@ class Torch(Inspectable):
         """Forget what replaced the id of a pool, if nobody can use that id again; give up a body's memory."""
         while pool[0] and pool in instead:
             pool = instead.pop(pool) or NEW
-        for device in TorchRecorder.of_bodies.pop(pool, ()):
+        device, uses = TorchRecorder.of_bodies.pop(pool, (0, ()))
+        for _ in uses:
             sys.modules["torch"]._C._cuda_releasePool(device, pool)
 
     def pool_contents(self, pool: PoolId, device: int) -> base.PoolContents:
@@ -314,8 +315,8 @@ class TorchRecorder(FrameworkRecorder):
     It does not serialise replays: ``CUDAGraph.replay`` advances the generators before it launches, unguarded.
     """
 
-    of_bodies: ClassVar[dict[PoolId, list[int]]] = {}
-    """By the pool of a body its device, as often as torch has been told to use the pool."""
+    of_bodies: ClassVar[dict[PoolId, tuple[int, list[None]]]] = {}
+    """By the pool of a body its device, and torch's answer each time that it was told to use the pool."""
     of_no_graph: ClassVar[dict[int, Any]] = {}
     """By device: a generator that takes part in no capture, and so can't be used in one."""
 
@@ -347,6 +348,10 @@ class TorchRecorder(FrameworkRecorder):
         self.destroy_disturbs_captures: bool = backend.name == "hip" or hasattr(pool, "owner")
         """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
         the last of them, it ends the process if anything is being captured."""
+        self.bodies: list[PoolId] = []
+        """The pools of the bodies that are being recorded, the innermost last."""
+        self.states: list[tuple[Any, Any]] = []
+        """The generators that have another state meanwhile, each with its own."""
         self._registered = generators
         self._framework = framework
         self._given = pool
@@ -422,7 +427,12 @@ class TorchRecorder(FrameworkRecorder):
         graph = self.torch_graph
         if graph is not None:
             ended = False
-            if self._borrowed is not None:  # torch would destroy the graph, which may have a broken body
+            if self._borrowed is not None:
+                from ._torch.bodies import leave
+
+                with contextlib.suppress(Exception):
+                    leave(sys.modules["torch"], self)
+                # torch would destroy the graph, which may have a broken body
                 self.backend.capture_abandon(self._borrowed)
             with contextlib.suppress(Exception), contextlib.ExitStack() as undo:
                 # in another thread, the captured stream is no longer torch's current one

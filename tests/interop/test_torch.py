@@ -11,7 +11,7 @@ import time
 import warnings
 import weakref
 from collections import Counter
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from types import SimpleNamespace
 
@@ -1310,12 +1310,52 @@ def test_a_body_that_a_call_breaks(torch, repeated, deep, caught):
     assert value(x) == 5
 
 
-def test_an_exception_in_a_body_passes(torch, repeated):
+@pytest.mark.parametrize("deep", [False, True])
+def test_an_exception_in_a_body_passes(torch, repeated, deep):
     x, g = Array(), ag.Graph()
+    body = raising(LookupError)
     with pytest.raises(LookupError), ag.graph(g):
-        repeated(raising(LookupError))
+        repeated(partial(repeated, body) if deep else body)
+    torch.rand(x)  # the generator takes part in no capture any more
     captured(g, lambda: torch.fill(x, 5)).replay()
     assert value(x) == 5
+
+
+def test_an_interrupt_at_any_instruction_around_a_body_leaves_no_trace(torch, repeated):
+    x, generator = Array(), torch.cuda.default_generators[0]
+    own, routed, at, count = generator.state, interop_fake_torch._routed, 0, 0
+
+    def trace(frame, event, arg):
+        nonlocal count
+        if not frame.f_code.co_filename.endswith("bodies.py"):
+            return None
+        frame.f_trace_opcodes = True
+        struck = event in ("line", "opcode")
+        count += struck
+        if struck and count == at:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    def work():
+        repeated(lambda: repeated(lambda: torch.fill(x, 4)))
+
+    while at == count:
+        at, count, g, before = at + 1, 0, ag.Graph(), sys.gettrace()
+        with suppress(KeyboardInterrupt), ag.graph(g):
+            sys.settrace(trace)
+            try:
+                work()
+            finally:
+                sys.settrace(before)
+        g.reset()
+        del g
+        gc.collect()
+        ownership.drain()
+        assert generator.state is own, at
+        left = own.capturing, *routed, *pool_uses, *interop_torch.TorchRecorder.of_bodies
+        assert left == (False,), at
+    assert at > 30
 
 
 def test_the_host_tests_where_torch_can_not_refuse_random_numbers(newest):

@@ -3,52 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from ...backends._shared import keep
 from ...errors import CaptureError
 from ..base import PoolId
-
-_inside: dict[int, list[PoolId]] = {}
-"""By device: the pools of the bodies that are being recorded, the innermost last."""
 
 
 @contextmanager
 def body(torch: Any, recorder: Any, pool: PoolId, what: str) -> Iterator[None]:
     """Have this thread allocate from a pool, and refuse the numbers of generators that the graph knows.
 
-    A replay moves these generators on once, so every run of a body would draw the same numbers. Inside, they
-    have the state of one that takes part in no capture.
+    A replay moves these generators on once, and not once for each run of a body. Inside, they have the state
+    of one that takes part in no capture. If the block raises, `TorchRecorder.capture_abandon` leaves it.
     """
-    device = recorder.device
-
-    def begin(pool: PoolId) -> None:
-        torch._C._cuda_beginAllocateCurrentThreadToPool(device, pool)
-        recorder.of_bodies.setdefault(pool, []).append(device)
-
-    def end(pool: PoolId) -> None:
-        with suppress(RuntimeError):  # an interrupt has come before it began
-            torch._C._cuda_endAllocateToPool(device, pool)
-
-    pools = _inside.setdefault(device, [])
-    with ExitStack() as undo:
+    depth = len(recorder.bodies)
+    if depth:  # torch asks for the pool that was begun first
+        _end(torch, recorder, recorder.bodies[-1])
+    else:
         for generator in recorder.generators:
-            undo.callback(generator.graphsafe_set_state, generator.graphsafe_get_state())
-            generator.graphsafe_set_state(recorder.of_no_graph[device])
-        if pools:  # torch asks for the pool that was begun first
-            undo.callback(begin, pools[-1])
-            end(pools[-1])
-        undo.callback(end, pool)
-        pools.append(pool)
-        undo.callback(pools.remove, pool)
-        begin(pool)
-        try:
-            yield
-        except RuntimeError as error:
-            if "generator not in capture mode" not in str(error):
-                raise
-            raise CaptureError(
-                f"{what}: a body draws random numbers of torch, which would be the same in each of its runs; "
-                "draw them before, or pass native=False.",
-                reason="illegal_call",
-            ) from error
+            recorder.states.append((generator, generator.graphsafe_get_state()))
+            generator.graphsafe_set_state(recorder.of_no_graph[recorder.device])
+    recorder.bodies.append(pool)
+    _begin(torch, recorder, pool)
+    try:
+        yield
+    except RuntimeError as error:
+        if "generator not in capture mode" not in str(error):
+            raise
+        raise CaptureError(
+            f"{what}: a body draws random numbers of torch, which a replay moves on once, and not once for "
+            "each run of a body; draw them before, or pass native=False.",
+            reason="illegal_call",
+        ) from error
+    leave(torch, recorder, depth)
+
+
+def leave(torch: Any, recorder: Any, depth: int = 0) -> None:
+    """Leave the bodies that are deeper than this. May be called again, and on any thread."""
+    pools = recorder.bodies
+    inner = len(pools) > depth
+    while len(pools) > depth:
+        _end(torch, recorder, pools[-1])
+        pools.pop()
+    if pools and inner:
+        _begin(torch, recorder, pools[-1])
+    while recorder.states and not pools:
+        generator, state = recorder.states[-1]
+        generator.graphsafe_set_state(state)
+        recorder.states.pop()
+
+
+def _begin(torch: Any, recorder: Any, pool: PoolId) -> None:
+    device = recorder.device
+    _, uses = recorder.of_bodies.setdefault(pool, (device, []))
+    keep(uses, torch._C._cuda_beginAllocateCurrentThreadToPool, device, pool)
+
+
+def _end(torch: Any, recorder: Any, pool: PoolId) -> None:
+    with suppress(RuntimeError):  # an interrupt has come before it began, or behind its end
+        torch._C._cuda_endAllocateToPool(recorder.device, pool)
