@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ...backends._shared import keep
 from ...errors import CaptureError
 from ..base import PoolId
 
@@ -58,7 +57,7 @@ def leave(torch: Any, recorder: Any, depth: int = 0) -> None:
 def _begin(torch: Any, recorder: Any, pool: PoolId) -> None:
     device = recorder.device
     _, uses = recorder.of_bodies.setdefault(pool, (device, []))
-    keep(uses, torch._C._cuda_beginAllocateCurrentThreadToPool, device, pool)
+    uses.extend(map(torch._C._cuda_beginAllocateCurrentThreadToPool, (device,), (pool,)))  # in C
 
 
 def _end(torch: Any, recorder: Any, pool: PoolId) -> None:
