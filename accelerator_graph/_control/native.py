@@ -182,7 +182,7 @@ def _refuse_misplaced(capture: Capture, body: Any, what: str) -> None:
         return
     number, node = found
     marks = marks_of(capture.observations)
-    names = [each.name for each in marks if each.start <= number < (each.stop or number + 1)]
+    names = [each.name for each in marks if each.start <= number < (each.stop or 0)]
     label = f", in the label {names[-1]!r}" if names else ""
     raise CaptureError(
         f"{what}: a body has {node}{recorded_at(handed_on(capture.observations), number)}{label}, which the "
