@@ -211,6 +211,7 @@ def test_a_body_that_a_call_breaks_leaves_nothing(what, deep):
     with pytest.raises(ag.CaptureError) as info, graph:
         loop()
     assert info.value.reason in ("illegal_call", "invalidated")
+    assert len({*torch.rand(8, device="cuda").tolist()}) == 8  # eager calls draw as before
     graph.reset()
     loop = Counted(lambda x: x + torch.rand((), device="cuda") * 0 + 1, native=False)
     with graph:
