@@ -161,6 +161,7 @@ def _capture_body(
             with suppress(AcceleratorGraphError):  # the device is lost
                 if capture.backend.capture_status(capture.native) is CaptureStatus.NONE:
                     _capture_for_ever.remove(branches)
+                    give_back(branches)
         if failure is not None and isinstance(error, Exception):
             raise failure from error
         raise

@@ -166,10 +166,12 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.streams: dict[tuple[Backend, int], tuple[int | None, Stream]] = {}
         self.known: _Known | None = None
-        self.branches: dict[tuple[Hashable, ...], list[Stream]] = {}
 
 
 _thread = _Thread()
+_free: dict[tuple[Hashable, ...], list[Stream]] = {}
+"""Streams for branches that nobody uses, by where they are. They live as long as the process: when pinned
+memory is freed, torch records an event on every stream that has copied from it, in captures too."""
 
 
 def where(stream: Stream | None, backend: str | None, *, side: bool = False, prepare: bool = False) -> Where:
@@ -254,7 +256,7 @@ def side_of(stream: Stream) -> Stream:
 
 
 def take_branches(stream: Stream, count: int) -> list[Stream]:
-    """Return streams for branches of a capture of this one; `give_back` them once that has ended well."""
+    """Return streams for branches of a capture of this one; `give_back` them once that has ended."""
     free = _branches(stream)
     taken: list[Stream] = []
     while len(taken) < count:
@@ -266,7 +268,7 @@ def take_branches(stream: Stream, count: int) -> list[Stream]:
 
 
 def give_back(streams: list[Stream]) -> None:
-    """Let this thread's next captures have these branches."""
+    """Let other captures have these branches."""
     while streams:
         each = streams.pop()
         _branches(each).append(each)
@@ -275,4 +277,4 @@ def give_back(streams: list[Stream]) -> None:
 def _branches(stream: Stream) -> list[Stream]:
     backend = stream._backend
     key = backend, stream._device, backend.context_id(stream._native), ownership.forks
-    return _thread.branches.setdefault(key, [])
+    return _free.setdefault(key, [])
