@@ -357,6 +357,21 @@ class MemberRules(Case):
         backend.destroy_executable(executable)
         backend.destroy_graph(graph)
 
+    @only_if(lambda backend: isinstance(backend, Lends), "does not lend graphs to frameworks")
+    def test_borrowed_captures_can_be_abandoned(self) -> None:
+        """A capture that somebody else has begun ends as one of the backend's own, and not twice."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        assert isinstance(backend, Lends)
+        token = self.begin(stream)
+        self.enqueue(stream, cell)
+        borrowed = backend.borrow_capture(stream.native)
+        backend.capture_abandon(borrowed)
+        assert self.status(stream) is CaptureStatus.NONE
+        for each in (borrowed, token):
+            backend.capture_abandon(each)
+        stream.synchronize()
+        assert self.read(cell) == applied(0)
+
     def test_relaxed_contexts_end_as_they_began(self) -> None:
         """`relaxed` can be nested and left by an exception, which it lets pass, on any thread."""
         native = self.stream().native

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from copy import copy
 from typing import Any
 
 import accelerator_graph as ag
@@ -14,6 +15,7 @@ from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Explicit, Queue, Recording
 from kit.planted.collection import caught_by
+from kit.planted.without_a_fault import EveryCapability
 
 
 @caught_by(
@@ -36,6 +38,16 @@ class ForgetsThatACaptureIsBroken(CpuBackend):
 class NeverAbandons(CpuBackend):
     def capture_abandon(self, token: Any) -> None:
         pass
+
+
+@caught_by("test_borrowed_captures_can_be_abandoned")
+class BorrowersEndNothing(EveryCapability):
+    def borrow_capture(self, stream: Any) -> Any:
+        return copy(super().borrow_capture(stream))
+
+    def capture_abandon(self, token: Any) -> None:
+        if token in self.captures._open:
+            super().capture_abandon(token)
 
 
 @caught_by("test_capture_abandon_twice_is_harmless")

@@ -205,6 +205,9 @@ class EveryCapability(CpuBackend, ProfilesGraphs, Lends):
         found = self.objects[handle]
         return found if isinstance(made_of, Graph) else Graph(found.nodes)
 
+    def borrow_capture(self, stream: Any) -> Any:
+        return self.captures.of(stream)
+
 
 class MovingEvent:
     """An event that can be recorded again: what it marks now, and where a capture has recorded it."""
