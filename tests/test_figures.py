@@ -23,7 +23,7 @@ PACKAGE = ROOT / "accelerator_graph"
 
 MOST = {
     "modules": 234,
-    "lines of Python": 51_319,
+    "lines of Python": 51_324,
     "lines of C": 2_900,
     "modules of the core": 19,
     "imports in the core": 52,

@@ -162,6 +162,11 @@ def _capture_body(
                 if capture.backend.capture_status(capture.native) is CaptureStatus.NONE:
                     _capture_for_ever.remove(branches)
                     give_back(branches)
+                else:
+                    (failure or error).add_note(
+                        "The driver can't end this capture, and no wait for the whole context, as torch's "
+                        "synchronize() is, succeeds from now on: start the process anew."
+                    )
         if failure is not None and isinstance(error, Exception):
             raise failure from error
         raise
