@@ -410,7 +410,7 @@ class Segment(Capture):
     def abandon(self) -> None:
         """End the capture and discard the recording, and all segments before. Calling it twice is fine."""
         try:
-            with suppress(UnsupportedError):  # in a mode of torch's that the program has entered since
+            with suppress(UnsupportedError):  # the program has entered a mode of torch, and is still in it
                 self.recording.leave_operators()
             super().abandon()
         finally:

@@ -83,10 +83,7 @@ class Flag:
         return isinstance(self.memory, int)
 
     def check(self, stream: Stream) -> None:
-        """Raise TypeError or ValueError if work on a stream can't write it.
-
-        Raises `UnsupportedError` if none can read it.
-        """
+        """Raise UnsupportedError, TypeError or ValueError if work on a stream can't read or write it."""
         if Capability.ENQUEUE not in stream._backend.capabilities(stream.device):
             raise unsupported(stream._backend, Capability.ENQUEUE)
         if not isinstance(self.obj, tuple) and array_type_of(self.obj) is not None:

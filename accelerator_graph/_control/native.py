@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .._breaks.recording import cut_off
 from .._core import capture_table
@@ -20,6 +20,7 @@ from .flags import warn_if_endless
 if TYPE_CHECKING:
     from .._breaks.parts import HostTest
     from .._core.graph import BaseGraph
+    from .._core.streams import Stream
     from ..backends.base import AnyBackend
 
 _capture_for_ever: list[object] = []
@@ -63,16 +64,12 @@ class _Recorder:
     counted: int | None = None
     destroy_disturbs_captures = False
 
-    def __init__(self, backend: AnyBackend, framework: Any, condition: Any, number: int) -> None:
+    def __init__(self, backend: AnyBackend, whole: Any, condition: Any, number: int) -> None:
         self._backend = backend
-        self.framework = framework
-        """What records the graph, if that is not the backend."""
+        self.whole = whole
+        """What records the graph: the backend, or a framework's recorder."""
         self._condition = condition
         self._number = number
-
-    def records_bodies(self) -> bool:
-        """Return True: a body may have bodies."""
-        return True
 
     def capture_begin(self, stream: Any, mode: object) -> Any:
         """Begin to capture a stream into the body."""
@@ -92,9 +89,15 @@ class _Recorder:
 
 def can_test(capture: Capture) -> bool:
     """Return True if the device can test flags in the graph of this capture."""
-    backend, recorder = capture.backend, capture.recorder
-    recorded = recorder is backend or cast("Any", recorder).records_bodies()
+    backend, whole = capture.backend, _recorder_of_whole(capture)
+    recorded = whole is backend or whole.records_bodies()
     return recorded and Capability.CONDITIONS in backend.capabilities(capture.stream.device)
+
+
+def _recorder_of_whole(capture: Capture) -> Any:
+    """Return what records the graph of this capture, which may be that of a body."""
+    recorder = capture.recorder
+    return recorder.whole if isinstance(recorder, _Recorder) else recorder
 
 
 def record(
@@ -106,15 +109,10 @@ def record(
     condition = backend.condition(stream._native, test.kind, len(bodies), *flag, test.limit)
     runs = partial(backend.runs, condition, stream._native)
     capture.retained.append((runs, stream.held(), test.held))
-    recorder: Any = capture.recorder
-    if recorder is backend:
-        recorder = None
-    elif isinstance(recorder, _Recorder):
-        recorder = recorder.framework
     for number, body in enumerate(bodies):
         before = capture.recorded()
-        into = _Recorder(backend, recorder, condition, number)
-        found = _capture_body(capture, graph, into, test.what, body)
+        recorder = _Recorder(backend, _recorder_of_whole(capture), condition, number)
+        found = _capture_body(capture, graph, recorder, test.what, body)
         warn_if_endless(graph, test, backend, [found])
         if capture.recorded() not in (before, None):  # None: it is broken, which its end says
             raise CaptureError(
@@ -145,28 +143,20 @@ def _capture_body(
     parent.observations.append(inside)
     try:
         capture.begin(graph)
-        framework = recorder.framework
-        with nullcontext() if framework is None else framework.body(capture.lease.id, what):
+        whole = recorder.whole
+        with nullcontext() if whole is parent.backend else whole.body(capture.lease.id, what):
             body()
         if id(capture) not in capture_table.live:
             raise cut_off(what)
         captured = capture.end()
     except BaseException as error:
-        try:  # if the whole is broken as well, it says why
-            whole = graph._capture
-            failure = None if whole is None or whole.recorded() is None else capture.failure(error)
+        failure = None
+        try:
+            outermost = graph._capture
+            if outermost is not None and outermost.recorded() is not None:  # else it is broken, and says why
+                failure = capture.failure(error)
         finally:
-            _capture_for_ever.append(branches)
-            capture.abandon()
-            with suppress(AcceleratorGraphError):  # the device is lost
-                if capture.backend.capture_status(capture.native) is CaptureStatus.NONE:
-                    _capture_for_ever.remove(branches)
-                    give_back(branches)
-                else:
-                    (failure or error).add_note(
-                        "The driver can't end this capture, and no wait for the whole context, as torch's "
-                        "synchronize() is, succeeds from now on: start the process anew."
-                    )
+            _abandon(capture, branches, failure or error)
         if failure is not None and isinstance(error, Exception):
             raise failure from error
         raise
@@ -179,6 +169,21 @@ def _capture_body(
     _refuse_misplaced(capture, captured.value, what)
     give_back(branches)
     return captured.value, capture.retained
+
+
+def _abandon(capture: BodyCapture, branches: list[Stream], error: BaseException) -> None:
+    """Abandon a body. If the driver can't end its capture, note that on the error, and keep the stream."""
+    _capture_for_ever.append(branches)
+    capture.abandon()
+    with suppress(AcceleratorGraphError):  # the device is lost
+        if capture.backend.capture_status(capture.native) is not CaptureStatus.NONE:
+            error.add_note(
+                "The driver can't end this capture, and no wait for the whole context, as torch's "
+                "synchronize() is, succeeds from now on: start the process anew."
+            )
+            return
+        _capture_for_ever.remove(branches)
+        give_back(branches)
 
 
 def _refuse_misplaced(capture: Capture, body: Any, what: str) -> None:

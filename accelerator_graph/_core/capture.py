@@ -117,8 +117,7 @@ class Capture:
     )
 
     finished: Callable[..., Runner] | None = None
-    """``finished(runner, empty=...)`` returns what replays the graph, if that is more than what was captured
-    last."""
+    """``finished(runner, empty=...)`` returns what replays the graph, if that is more than this runner."""
 
     def __init__(self, place: Where, pool: PoolId | None, mode: CaptureMode) -> None:
         self.place = place
@@ -286,7 +285,7 @@ class Capture:
                 undo = framework.route(pool, handle, device, relaxed)
                 if undo is not None:
                     entry.undos.append(undo)
-        if self.recorder is not backend:
+        if self.recorder is not backend:  # a body of a loop or a branch is recorded as its capture says
             return
         for framework in frameworks:
             recorder = framework.recorder(backend, pool, device, generators)

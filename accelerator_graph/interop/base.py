@@ -380,13 +380,7 @@ class FrameworkRecorder(Recorder):
         allocates from the pool meanwhile, which `Framework.release` ends, and refuses with `CaptureError`
         what would not be right in a second run, such as random numbers. Contexts are nested as bodies are.
         If a body raises, `capture_abandon` is called while those of the bodies around it are still open.
-
-        Parameters
-        ----------
-        pool : PoolId
-            A new pool.
-        what : str
-            The loop or the branch, for messages.
+        The pool is a new one; `what` is the loop or the branch, for messages.
         """
         raise NotImplementedError
 

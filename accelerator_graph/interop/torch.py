@@ -333,8 +333,8 @@ class TorchRecorder(FrameworkRecorder):
     """True once torch's allocator uses the pool."""
     _together: set[int] | None = None
     """The recorders of the pool, while torch has a graph of this one there."""
-    _borrowed: Any = None
-    """The backend's token of the capture, once that has a body."""
+    _bodies: Any = None
+    """The bodies that the device repeats, once there is one."""
     _over: bool = False
 
     def __init__(
@@ -348,10 +348,6 @@ class TorchRecorder(FrameworkRecorder):
         self.destroy_disturbs_captures: bool = backend.name == "hip" or hasattr(pool, "owner")
         """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
         the last of them, it ends the process if anything is being captured."""
-        self.bodies: list[PoolId] = []
-        """The pools of the bodies that are being recorded, the innermost last."""
-        self.states: list[tuple[Any, Any]] = []
-        """The generators that have another state meanwhile, each with its own."""
         self._registered = generators
         self._framework = framework
         self._given = pool
@@ -427,13 +423,10 @@ class TorchRecorder(FrameworkRecorder):
         graph = self.torch_graph
         if graph is not None:
             ended = False
-            if self._borrowed is not None:
-                from ._torch.bodies import leave
-
+            if self._bodies is not None:
                 with contextlib.suppress(Exception):
-                    leave(sys.modules["torch"], self)
-                # torch would destroy the graph, which may have a broken body
-                self.backend.capture_abandon(self._borrowed)
+                    self._bodies.leave()
+                self.backend.capture_abandon(self._bodies.token)  # torch would destroy broken bodies
             with contextlib.suppress(Exception), contextlib.ExitStack() as undo:
                 # in another thread, the captured stream is no longer torch's current one
                 handle = self.backend.handle_int(self.stream)
@@ -547,10 +540,12 @@ class TorchRecorder(FrameworkRecorder):
 
     def body(self, pool: PoolId, what: str) -> AbstractContextManager[None]:
         """Have torch allocate from the pool, and refuse random numbers."""
-        from ._torch.bodies import body
+        if self._bodies is None:
+            from ._torch.bodies import Bodies
 
-        self._borrowed = self._borrowed or self.backend.borrow_capture(self.stream)
-        return body(sys.modules["torch"], self, pool, what)
+            token, device = self.backend.borrow_capture(self.stream), self.device
+            self._bodies = Bodies(token, device, self.generators, self.of_no_graph[device], self.of_bodies)
+        return self._bodies.record(pool, what)  # type: ignore[no-any-return]
 
     def lends(self, made: TorchRecorder | Executable) -> bool:
         """Return True if it is known that no random number is drawn."""

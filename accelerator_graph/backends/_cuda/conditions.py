@@ -116,18 +116,12 @@ class Condition:
 
     __slots__ = ("__weakref__", "_arguments", "_kernel", "bodies", "count", "kind", "root")
 
+    root: tuple[int, Any]
+    """The graph that is captured, in which this is, however deep, and the stream of its capture."""
+
     def __init__(
-        self,
-        tests: Tests,
-        root: tuple[int, Any],
-        kind: str,
-        handle: int,
-        flag: int,
-        nbytes: int,
-        limit: int | None,
+        self, tests: Tests, kind: str, handle: int, flag: int, nbytes: int, limit: int | None
     ) -> None:
-        self.root = root
-        """The graph that is captured, in which this is, however deep, and the stream of its capture."""
         self.kind = kind
         self.count = tests.count()
         """The address of the number of runs."""
@@ -165,9 +159,9 @@ def begin_condition(
         if tests is None:
             tests = driver.tests[int(place)] = Tests(driver, place)
         graph = driver.position(stream).graph
-        root = driver.roots.get(int(graph)) or (int(graph), stream)
         handle = driver.call("cuGraphConditionalHandleCreate", graph, place, 0, 0)
-        found = Condition(tests, root, kind, int(handle), flag, nbytes, limit)
+        found = Condition(tests, kind, int(handle), flag, nbytes, limit)
+        found.root = driver.roots.get(int(graph)) or (int(graph), stream)
         found.test(backend, stream, entry=True)
         params = api.CUgraphNodeParams()
         params.type = api.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL

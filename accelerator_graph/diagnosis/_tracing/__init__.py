@@ -64,7 +64,7 @@ class diagnose(Observer):
         from .stacks import StackTrace
 
         found = any(isinstance(each, CaptureTrace) for each in capture.observations)
-        return None if found else CaptureTrace(capture, StackTrace, all=self._all)
+        return None if found else CaptureTrace(capture, StackTrace.inside, all=self._all)
 
     def __enter__(self) -> None:
         self._guard = if_skipped(self, self._leave)

@@ -90,13 +90,13 @@ class CaptureTrace(Watched):
     def __init__(
         self,
         capture: Capture,
-        lines: Callable[[Capture], Any],
+        watch_lines: Callable[[Capture], None],
         all: bool = False,
         pieces: Pieces | None = None,
     ) -> None:
         super().__init__()
-        self._lines = lines
-        """Makes what knows the lines that record the body of a loop or a branch."""
+        self._watch_lines = watch_lines
+        """Has the lines noted that record the body of a loop or a branch."""
         self.body: Capture | None = None
         """The last body that the device runs."""
         self.last: dict[int, Moment] = {}
@@ -254,8 +254,8 @@ class CaptureTrace(Watched):
     def inside(self, capture: Capture) -> None:
         """Watch a body that the device runs, by two objects: a node out of place breaks no capture."""
         self.body = capture
-        capture.observations.append(CaptureTrace(capture, self._lines, pieces=self.pieces))
-        self._lines(capture).inside(capture)
+        capture.observations.append(CaptureTrace(capture, self._watch_lines, pieces=self.pieces))
+        self._watch_lines(capture)
 
     def stop(self) -> None:
         """Watch no more."""

@@ -143,8 +143,9 @@ class StackTrace(Watched):
         events.end(self)
         self._capture = self._last = None
 
-    def inside(self, capture: Capture) -> None:
-        """Watch the body of a loop or a branch."""
+    @staticmethod
+    def inside(capture: Capture) -> None:
+        """Watch the body of a loop or a branch, unless its stacks are kept already."""
         if not any(isinstance(each, StackTrace) for each in capture.observations):
             capture.observations.append(StackTrace(capture))
 
