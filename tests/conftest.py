@@ -240,7 +240,7 @@ def amd_runtime() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def torch_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The Python of an environment with torch's build for the CPU; programs can be a `forks.Fork` of it."""
+    """The Python of an environment with torch's CPU build; programs can be a `forks.Fork` of it."""
     try:
         python = torch_cpu.make()
     except LookupError as error:

@@ -125,7 +125,7 @@ LANES = {
         SHIM,
     ),
     "torch_cpu": Lane(
-        "torch's build for the CPU",
+        "torch's CPU build",
         "captures of torch's own functions, modules and autograd",
         frozenset(("torch", "no_gpu")),
         "python3 dev.py test tests/torch_cpu",
@@ -251,7 +251,7 @@ def missing(simulator: str) -> str:
     if simulator == "type_checkers":
         return "" if os.environ.get(REQUIRED) else "pyright is a large download, and CI runs it"
     if simulator == "torch_cpu":
-        return "" if sys.platform == "linux" else "torch's build for the CPU is tried on Linux only"
+        return "" if sys.platform == "linux" else "torch's CPU build is tried on Linux only"
     if simulator == "amd":
         if importlib.util.find_spec("hip") is None:
             return "hip-python is not installed"

@@ -12,14 +12,14 @@ torch = pytest.importorskip("torch")
 import accelerator_graph as ag
 from accelerator_graph._core import ownership
 from accelerator_graph.backends import registry
+from backends.cuda.bench import need_conditions
 
 SIDE = 64
 
 
 @pytest.fixture(autouse=True)
 def on_a_stream():
-    if "conditions" not in registry.get("cuda").capabilities(0):
-        pytest.skip("loops and branches on the device need a driver of CUDA 12.8 or newer")
+    need_conditions(registry.get("cuda"))
     torch.manual_seed(0)
     with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
         square = torch.ones(SIDE, SIDE, device="cuda")

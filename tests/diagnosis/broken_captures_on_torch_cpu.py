@@ -1,4 +1,4 @@
-"""Which call breaks a capture of torch's own work, by torch's build for the CPU."""
+"""Which call breaks a capture of torch's own work, by torch's CPU build."""
 
 import contextlib
 import inspect

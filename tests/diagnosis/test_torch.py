@@ -1,4 +1,4 @@
-"""`verify` with torch: on a GPU, and on torch's build for the CPU."""
+"""`verify` with torch: on a GPU, and on torch's CPU build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples with torch, on torch's build for the CPU; tests/torch_cpu runs this."""
+"""The examples with torch, on torch's CPU build; tests/torch_cpu runs this."""
 
 import runpy
 import sys

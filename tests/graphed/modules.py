@@ -1,4 +1,4 @@
-"""torch modules and tensors for `make_graphed_callables`, on torch's build for the CPU."""
+"""torch modules and tensors for `make_graphed_callables`, on torch's CPU build."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The stream that tests of torch's build for the CPU record torch's work on."""
+"""The fixture of the tests that run with torch's CPU build."""
 
 import pytest
 

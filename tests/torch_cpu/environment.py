@@ -1,4 +1,4 @@
-"""An environment with torch's build for the CPU, made once by pip."""
+"""An environment with torch's CPU build, made once by pip."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make() -> Path:
         pip fails in another way.
     """
     if sys.platform != "linux":
-        raise LookupError("torch's build for the CPU is tried on Linux only")
+        raise LookupError("torch's CPU build is tried on Linux only")
     digest = hashlib.sha256("\0".join((sys.version, sys.executable, *PACKAGES)).encode()).hexdigest()[:16]
     folder = CACHE / f"torch-{digest}"
     python, complete = folder / "bin" / "python", folder / "complete"

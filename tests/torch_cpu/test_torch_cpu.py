@@ -1,4 +1,4 @@
-"""Captures of torch's own functions, modules and autograd, by torch's build for the CPU, without a GPU."""
+"""Captures of torch's own functions, modules and autograd, by torch's CPU build, without a GPU."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import accelerator_graph as ag
 from accelerator_graph._core import ownership
 from accelerator_graph.backends.base import addresses_in
 from accelerator_graph.testing.works.cuda import CudaWork
-from backends.cuda.bench import call, current, driver
+from backends.cuda.bench import call, current, driver, need_conditions
 from core.test_interrupts import Interrupter, nothing_is_captured, sample
 from processes import execute
 
@@ -26,8 +26,7 @@ LESS = 2**32 - 1
 
 @pytest.fixture
 def work(backend):
-    if "conditions" not in backend.capabilities(0):
-        pytest.skip("loops and branches on the device need a driver of CUDA 12.8 or newer")
+    need_conditions(backend)
     return CudaWork()
 
 
